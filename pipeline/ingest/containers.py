@@ -78,7 +78,8 @@ DEMUXERS = frozenset(kind.demuxer for kind in INPUT_FORMATS) | {
 }
 """The only demuxers that may read a user's bytes. None of them opens other files, draws pictures or plays lists."""
 
-NAMES = {"mov,mp4,m4a,3gp,3g2,mj2": "mp4", "matroska,webm": "matroska"}
+ISO_MEDIA = "mov,mp4,m4a,3gp,3g2,mj2"
+NAMES = {ISO_MEDIA: "mp4", "matroska,webm": "matroska"}
 """The name shown for a container whose demuxer has several names."""
 
 GUESSED_LENGTH = frozenset({"aac", "ac3", "dts", "dtshd", "eac3", "gsm", "loas", "amr", "mpeg", "mpegts"})
@@ -215,5 +216,6 @@ class Probe:
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file
     layout: str = ""  # FFmpeg's name of the order of its channels
     focused: bool = False  # the samples are the mix and one channel, side by side
+    several: bool = False  # the samples come as TrackPieces
     track: int = 1  # the one that is heard, or the first of several
     tracks: tuple[Track, ...] = ()  # all audio tracks

@@ -25,10 +25,14 @@ from pipeline.errors import (
 )
 from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
 from pipeline.ingest.encodings import RawAudio
+from pipeline.ingest.pieces import TrackPiece
 from pipeline.ingest.tracks import AUTO, MAX_TEXT, Track, TrackChoice
 
 HEAD = Struct("<cI")
 """The kind and the length of the payload."""
+
+PIECE_HEAD = Struct("<BBq")
+"""Of a TrackPiece: its track, how many columns its samples have (0: one dimension), and where it begins."""
 
 MAX_BYTES = 1 << 20
 """The largest payload: 16 s of samples. Usually a payload has one second."""
@@ -83,7 +87,7 @@ class Failed:
     error: PipelineError
 
 
-Message: TypeAlias = Opened | Samples | Done | Failed
+Message: TypeAlias = Opened | Samples | TrackPiece | Done | Failed
 
 
 def pack(message: Message) -> bytes:
@@ -96,6 +100,9 @@ def pack(message: Message) -> bytes:
         case Failed(error):
             fields = {"error": type(error).__name__, "message": str(error), "facts": vars(error)}
             kind, payload = b"F", orjson.dumps(fields)
+        case TrackPiece(track, start, samples):
+            columns = 0 if samples.ndim == 1 else samples.shape[1]
+            kind, payload = b"T", PIECE_HEAD.pack(track, columns, start) + samples.tobytes()
         case samples:
             kind, payload = b"S", samples.tobytes()
     return HEAD.pack(kind, len(payload)) + payload
@@ -104,7 +111,7 @@ def pack(message: Message) -> bytes:
 def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
     """Return the kind and the length of the payload that follows *head*. Raises MalformedMessage."""
     kind, length = HEAD.unpack(head)
-    if kind not in (b"O", b"S", b"D", b"F") or length > MAX_BYTES:
+    if kind not in (b"O", b"S", b"T", b"D", b"F") or length > MAX_BYTES:
         raise MalformedMessage(f"kind {kind!r}, {length} bytes")
     return kind, length
 
@@ -112,9 +119,9 @@ def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
 def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
     """Return the message of this kind and payload. Raises MalformedMessage."""
     if kind == b"S":
-        if not payload or len(payload) % 4:
-            raise MalformedMessage("not whole samples")
-        return np.frombuffer(payload, np.float32)
+        return _samples(memoryview(payload))
+    if kind == b"T":
+        return _piece(memoryview(payload))
     try:
         fields = orjson.loads(payload)
         if kind == b"O":
@@ -122,6 +129,24 @@ def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
         return Done(_notes(fields)) if kind == b"D" else Failed(_error(fields))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedMessage("not what a decoder says") from error
+
+
+def _samples(payload: memoryview) -> Samples:
+    if not payload or len(payload) % 4:
+        raise MalformedMessage("not whole samples")
+    return np.frombuffer(payload, np.float32)
+
+
+def _piece(payload: memoryview) -> TrackPiece:
+    if len(payload) <= PIECE_HEAD.size:
+        raise MalformedMessage("no samples")
+    track, columns, start = PIECE_HEAD.unpack(payload[: PIECE_HEAD.size])
+    samples = _samples(payload[PIECE_HEAD.size :])
+    if not columns:
+        return TrackPiece(track, start, samples)
+    if len(samples) % columns:
+        raise MalformedMessage("not whole rows")
+    return TrackPiece(track, start, samples.reshape(-1, columns))
 
 
 def _probe(fields: Mapping[str, Any]) -> Probe:
@@ -136,6 +161,7 @@ def _probe(fields: Mapping[str, Any]) -> Probe:
         duration_stated=length_s is not None and bool(fields["duration_stated"]),
         layout=str(fields["layout"])[:MAX_TEXT],
         focused=bool(fields["focused"]),
+        several=bool(fields["several"]),
         track=int(fields["track"]),
         tracks=tuple(map(_track, fields["tracks"])),
     )

@@ -6,7 +6,8 @@ separate process.
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import av.error
 import numpy as np
@@ -18,20 +19,11 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.focus import focus_on
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part, opened_part
-from pipeline.ingest.pieces import cut, even_out, up_to
+from pipeline.ingest.pieces import TrackPiece, cut, even_out, up_to
 from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of, with_focus
 from pipeline.ingest.source import ByteSource, PartSource
-
-HOLE = position(0.1)
-"""The shortest gap between the end of a frame and the time stamp of the next one that is filled with silence, so that
-words keep their place. Shorter gaps come from rounded time stamps, or from a decoder that drops its first frame."""
-
-LONGEST_HOLE = position(600)
-"""The longest gap that is filled unless the file states a length that has room for it. A longer one means that a clock
-was set, not that time passed."""
-
-OVERLAP = position(1)
-"""The most by which a time stamp may lie before the end of the last frame. More means that a clock was set back."""
+from pipeline.ingest.track_sound import Resampler, TrackSound
+from pipeline.ingest.tracks import by_preference
 
 MAX_BROKEN_PARTS = 100
 """So many recordings behind each other that cannot be opened end the file."""
@@ -48,6 +40,7 @@ class OpenRecording:
     def __init__(
         self,
         parts: Iterator[Part],
+        first: Part,
         ledger: Ledger,
         limits: DecodeLimits,
         *,
@@ -55,9 +48,9 @@ class OpenRecording:
         separate: bool,
         focus: int | None,
     ) -> None:
-        """*parts* are open one at a time; the first is opened now. Raises what opening it raises."""
+        """*parts* are open one at a time, of which the *first* is open."""
         self._parts = parts
-        self._part = next(parts)
+        self._part = first
         self._ledger = ledger
         self._limits = limits
         self._live = live
@@ -79,58 +72,91 @@ class OpenRecording:
     def _all_parts(self) -> Iterator[Samples]:
         part: Part | None = self._part
         while part is not None:
+            sound = TrackSound(part, self._ledger, self._resampler_of, live=self._live)
             decoded = 0
-            for samples in self._resample(part):
+            for _, frame in part.frames():
+                for hole, samples in sound.add(frame):
+                    decoded += hole + len(samples)
+                    yield from self._silence(hole)
+                    yield samples
+            for _, samples in sound.flush():
                 decoded += len(samples)
                 yield samples
             part.account_for_length(decoded + position(self._ledger.shifted_s))
             part = next(self._parts, None)
 
-    def _resample(self, part: Part) -> Iterator[Samples]:
-        """Yield the samples of all frames, with silence where the recording has gaps."""
-        run: MonoResampler | ChannelResampler | None = None
-        due_s = part.start_s  # players start at the first time stamp of any stream
-        for frame, at_s in part.frames():
-            hole = self._hole(at_s, due_s, part)
-            if run is not None and (hole or not run.takes(frame)):
-                yield run.flush()
-                self._ledger.gaps += hole > 0
-                self._ledger.filled += hole
-                run = None
-            yield from self._silence(hole)
-            if run is None:
-                run = self._run(frame)
-            begins_s = at_s if due_s is None or _is_off(at_s, due_s) else due_s
-            due_s = None if begins_s is None else begins_s + frame.samples / frame.sample_rate
-            yield run.resample(frame)
-        if run is not None:
-            yield run.flush()
-
-    def _hole(self, at_s: float | None, due_s: float | None, part: Part) -> int:
-        """Return the samples between where a frame was due and where it begins, or 0 if the gap is not to be filled."""
-        gap = 0 if at_s is None or due_s is None else position(at_s - due_s)
-        if gap <= LONGEST_HOLE:
-            return gap if gap >= HOLE else 0
-        end_s = None if self._live else part.end_s
-        if at_s is not None and end_s is not None and at_s < end_s:
-            return gap
-        self._ledger.shifted_s += gap / RATE
-        return 0
-
-    def _run(self, frame: AudioFrame) -> "MonoResampler | ChannelResampler":
-        """Return the resampler for *frame* and all frames of its kind."""
-        block, channels = 1 if self._live else frame.sample_rate, frame.layout.nb_channels
-        if self._separate is not None:
-            picks = [pick_of(channel, channels) for channel in range(self._separate)]
-            return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
-        if self._focus is not None:
-            return with_focus(frame, self._focus, block=block)
-        return MonoResampler(*kind_of(frame), block=block)
+    def _resampler_of(self, frame: AudioFrame) -> Resampler:
+        return resampler_of(frame, live=self._live, separate=self._separate, focus=self._focus)
 
     def _silence(self, length: int) -> Iterator[Samples]:
         for at in range(0, length, RATE):
             count = min(RATE, length - at)
             yield np.zeros(count if self._columns is None else (count, self._columns), np.float32)
+
+
+class OpenTracks:
+    """All tracks of an open live stream. It can be iterated once; *notes* are complete after that."""
+
+    def __init__(self, parts: Iterator[Part], first: Part, ledger: Ledger, focus: int | None) -> None:
+        """*parts* are open one at a time, of which the *first* is open. *focus* holds for each track that has it."""
+        self._parts = parts
+        self._part = first
+        self._ledger = ledger
+        self.probe = replace(first.probe_of_all, several=True)
+        self._focus = focus
+        self._focuses: dict[int, int | None] = {}  # by track: the channel that comes beside its mix
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See OpenRecording.notes."""
+        return self._ledger.notes
+
+    def __iter__(self) -> Iterator[TrackPiece]:
+        part: Part | None = self._part
+        begins = 0
+        while part is not None:
+            ends = {track.number: begins for track in part.heard}
+            sounds = {
+                number: TrackSound(part, self._ledger, partial(self._resampler_of, number), live=True)
+                for number in ends
+            }
+            for track, frame in part.frames():
+                number = track.number
+                found = sounds[number].add(frame, max(ends.values()) - ends[number])
+                yield from self._pieces(number, ends, found)
+            for number, sound in sounds.items():
+                yield from self._pieces(number, ends, sound.flush())
+            reached = max(ends.values())
+            part.account_for_length(reached - begins + position(self._ledger.shifted_s))
+            begins, part = reached, next(self._parts, None)
+
+    def _pieces(self, number: int, ends: dict[int, int], found: Iterator[tuple[int, Samples]]) -> Iterator[TrackPiece]:
+        for hole, samples in found:
+            start = ends[number] + hole
+            ends[number] = start + len(samples)
+            if number > len(self.probe.tracks):  # of a later recording with more tracks than the first
+                self._ledger.unknown_tracks.add(number)
+                continue
+            for at in range(0, len(samples), RATE):
+                yield TrackPiece(number, start + at, samples[at : at + RATE])
+
+    def _resampler_of(self, number: int, frame: AudioFrame) -> Resampler:
+        focus = self._focuses.setdefault(number, focus_on(frame.layout.name, frame.layout.nb_channels, self._focus))
+        return resampler_of(frame, live=True, separate=None, focus=focus)
+
+
+def resampler_of(frame: AudioFrame, *, live: bool, separate: int | None, focus: int | None) -> Resampler:
+    """Return the resampler for *frame* and all frames of its kind.
+
+    *separate* is the number of channels that come side by side, *focus* the one that comes beside the mix.
+    """
+    block, channels = 1 if live else frame.sample_rate, frame.layout.nb_channels
+    if separate is not None:
+        picks = [pick_of(channel, channels) for channel in range(separate)]
+        return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
+    if focus is not None:
+        return with_focus(frame, focus, block=block)
+    return MonoResampler(*kind_of(frame), block=block)
 
 
 @contextmanager
@@ -157,16 +183,48 @@ def recording(
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
     ledger = ledger or Ledger()
-    with closing(_parts(source, limits, ledger, live=live, track=track, sparse=sparse)) as parts:
+    how = _How(live=live, track=track, sparse=sparse, together=False)
+    with _opened(source, limits, ledger, how) as (parts, first):
+        yield OpenRecording(parts, first, ledger, limits, live=live, separate=separate, focus=focus)
+
+
+@contextmanager
+def live_tracks(
+    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, focus: int | None = None
+) -> Iterator[OpenRecording | OpenTracks]:
+    """Open all tracks of a live stream, each mixed. A stream with one track is an OpenRecording. See recording()."""
+    how = _How(live=True, track=None, sparse=False, together=True)
+    with _opened(source, limits, ledger, how) as (parts, first):
+        if len(first.tracks) > 1:
+            yield OpenTracks(parts, first, ledger, focus)
+            return
+        how.together = False  # recordings behind this one with more tracks
+        yield OpenRecording(parts, first, ledger, limits, live=True, separate=False, focus=focus)
+
+
+@dataclass(slots=True)
+class _How:
+    """How the recordings of a source are opened. See recording()."""
+
+    live: bool
+    track: int | None
+    sparse: bool
+    together: bool  # all tracks
+
+
+@contextmanager
+def _opened(
+    source: ByteSource, limits: DecodeLimits, ledger: Ledger, how: _How
+) -> Iterator[tuple[Iterator[Part], Part]]:
+    """Open the first recording. Yields it behind all that follow it."""
+    with closing(_parts(source, limits, ledger, how)) as parts:
         try:
-            yield OpenRecording(parts, ledger, limits, live=live, separate=separate, focus=focus)
+            yield parts, next(parts)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
-def _parts(
-    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bool, track: int | None, sparse: bool
-) -> Generator[Part]:
+def _parts(source: ByteSource, limits: DecodeLimits, ledger: Ledger, how: _How) -> Generator[Part]:
     """Open the recordings that *source* holds, one after the other. If none can be opened, raise the first error.
 
     What cannot be opened is entered into the ledger.
@@ -178,11 +236,16 @@ def _parts(
         error: PipelineError | None = None
         opened: Part | None = None
         try:
-            with opened_part(part, limits, ledger, live=live, track=track, sparse=sparse) as opened:
+            with opened_part(
+                part, limits, ledger, live=how.live, track=how.track, together=how.together, sparse=how.sparse
+            ) as opened:
                 heard, broken = heard + 1, 0
+                if heard > 1 and how.track is None:
+                    ledger.unknown_tracks |= {track.number for track in by_preference(opened.tracks)}
+                    ledger.unknown_tracks -= {track.number for track in opened.heard}
                 yield opened
         except (InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack) as caught:
-            if not heard and (live or isinstance(caught, UndecodableAudio | UnknownTrack)):
+            if not heard and (how.live or isinstance(caught, UndecodableAudio | UnknownTrack)):
                 raise
             error, broken = caught, broken + 1
             first_error = first_error or caught
@@ -195,12 +258,3 @@ def _parts(
         part = part.following()
     if not heard and first_error is not None:
         raise first_error
-
-
-def _is_off(at_s: float | None, due_s: float) -> bool:
-    """Return whether the time stamp *at_s* of a frame differs so much from the expected time *due_s* that it counts.
-
-    Otherwise the expected time counts, so that small differences add up. If each lost packet of 20 ms were ignored, all
-    later words would be early.
-    """
-    return at_s is not None and not -OVERLAP <= position(at_s - due_s) < HOLE

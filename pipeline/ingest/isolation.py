@@ -13,19 +13,12 @@ import math
 import os
 import select
 import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
-import orjson
-
-import pipeline
 from pipeline.audio import Samples
 from pipeline.errors import DecoderUnavailable, DecodeTimeout, InvalidAudio, PipelineError
 from pipeline.ingest.containers import DecodeLimits, Probe
@@ -41,30 +34,20 @@ from pipeline.ingest.crossing import (
     length_of,
     unpack,
 )
+from pipeline.ingest.decoder_cell import DecoderCell
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.memory import DecoderMemory, MemoryPart
+from pipeline.ingest.pieces import LONGEST_HOLE, TrackPiece
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.tracks import AUTO, SEPARATE, TrackChoice, by_preference
 
 log = logging.getLogger(__name__)
 
 STALL_S = 30.0
 """A decoder that returns no sample for this long is stuck. A second of audio usually takes milliseconds."""
 
-ANSWER_S = 60.0
-"""How long the forking process may take to answer. Loading its libraries takes 1 s, on a slow disk 10 s."""
-
 SPARE_CPU_S = 60
 """The CPU time that a file may take beyond a second for each second of audio. Slower than real time is an attack."""
-
-MAX_LINE_BYTES = 300
-"""The longest line of a decoder that is logged. The rest counts as another line."""
-
-MAX_LINES, LINES_S = 50, 60.0
-"""At most MAX_LINES lines of decoders are logged in LINES_S seconds. The trace of an error has some twenty."""
-
-PASSED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "TMPDIR")
-"""The environment variables that are passed to the decoding process."""
 
 KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 OUT_OF_TIME = (-signal.SIGPROF, -signal.SIGXCPU)
@@ -81,7 +64,7 @@ class Isolation:
         self._stall_s = stall_s
         self._spare_cpu_s = spare_cpu_s
         self._lock = threading.Lock()
-        self._cell: _Cell | None = None
+        self._cell: DecoderCell | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +75,7 @@ class Isolation:
     def start(self) -> None:
         """Load the decoder now; otherwise the first file has to wait for it."""
         with self._lock:
-            self._cell = self._cell or _Cell()
+            self._cell = self._cell or DecoderCell()
 
     def close(self) -> None:
         """End every process. Calling it again does nothing; the next file starts them again."""
@@ -151,9 +134,9 @@ class Isolation:
 
         *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
         With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
-        raised while iterating, InvalidAudio also if there are not so many channels. The stream may pause for any time;
-        only CPU time without a result counts as a stall. *how*: track, other than mix and separate, and focus of
-        DecodeOrder.
+        raised while iterating, InvalidAudio also if there are not so many channels, or with the *track* SEPARATE so
+        many tracks. The stream may pause for any time; only CPU time without a result counts as a stall. If
+        Probe.several is true, pieces() replaces iterating. *how*: track and focus of DecodeOrder.
         """
         with ExitStack() as stack:
             stack.callback((part or self.memory.claim()).release)
@@ -164,7 +147,7 @@ class Isolation:
                     limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=bool(separate), **how
                 )
                 process = stack.enter_context(self._start(order, source))
-            yield LiveDecoding(process, feeding, separate)
+            yield LiveDecoding(process, feeding, separate, order.track)
 
     @contextmanager
     def _start(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
@@ -181,14 +164,14 @@ class Isolation:
             finally:
                 process.kill()
 
-    def _fork(self, order: DecodeOrder, descriptors: Sequence[int]) -> "tuple[_Cell, int]":
+    def _fork(self, order: DecodeOrder, descriptors: Sequence[int]) -> tuple[DecoderCell, int]:
         """Fork a process; return its cell and its id. A cell that has died is replaced."""
         with self._lock:
             if self._cell is not None and not self._cell.alive:
                 self._cell.close()
                 self._cell = None
             try:
-                cell = self._cell = self._cell or _Cell()
+                cell = self._cell = self._cell or DecoderCell()
             except OSError as error:
                 raise DecoderUnavailable("the process that forks decoders cannot be started") from error
             try:
@@ -236,7 +219,7 @@ class Decoding:
                 case Done(notes):
                     self.notes = notes
                     return
-                case Opened():
+                case Opened() | TrackPiece():
                     raise self._kill_broken()
                 case samples if not (self._separate or probe.focused):
                     yield samples
@@ -250,7 +233,7 @@ class Decoding:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
         self._process.kill()
 
-    def _next_message(self) -> Opened | Samples | Done:
+    def _next_message(self) -> Opened | Samples | TrackPiece | Done:
         """Return the next message. Raises the error in it, or the reason why the process ended without one."""
         try:
             message = self._process.message(self._wait_s)
@@ -271,17 +254,34 @@ class Decoding:
 class LiveDecoding(Decoding):
     """A recording that is still being written."""
 
-    def __init__(self, process: "_Process", feeding: Any, ordered: int | None) -> None:
+    def __init__(self, process: "_Process", feeding: Any, ordered: int | None, track: TrackChoice) -> None:
         super().__init__(process, wait_s=None, separate=ordered is not None)
         self._feeding = feeding
         self._ordered = ordered
+        self._kind = "audio tracks" if track == SEPARATE else "channels"
 
     def open(self) -> Probe:
-        """See Decoding.open(). Raises InvalidAudio if it has not as many channels as were ordered."""
+        """See Decoding.open(). Raises InvalidAudio if it has not as many channels or tracks as were ordered."""
         probe = super().open()
-        if self._ordered is not None and probe.channels != self._ordered:
-            raise InvalidAudio(f"the audio has {probe.channels} channels, and {self._ordered} were ordered")
+        count = probe.channels if self._kind == "channels" else len(probe.tracks)
+        if self._ordered not in (None, count):
+            raise InvalidAudio(f"the audio has {count} {self._kind}, and {self._ordered} were ordered")
         return probe
+
+    def pieces(self) -> Iterator[TrackPiece]:
+        """Yield the pieces of all tracks that can be decoded, as they come."""
+        shapes: dict[int, tuple[int, ...]] = {}
+        ends = {track.number: 0 for track in by_preference(self.open().tracks)}
+        while not isinstance(message := self._next_message(), Done):
+            if not isinstance(message, TrackPiece) or message.track not in ends:
+                raise self._kill_broken()
+            shape = message.samples.shape[1:]
+            earliest, latest = ends[message.track], max(ends.values()) + LONGEST_HOLE
+            if shapes.setdefault(message.track, shape) != shape or not earliest <= message.start <= latest:
+                raise self._kill_broken()
+            ends[message.track] = message.start + len(message.samples)
+            yield message
+        self.notes = message.notes
 
     def feed(self, data: bytes) -> bool:
         """Send the next bytes of the container; waits while the decoder is busy. Returns False once it has ended."""
@@ -301,7 +301,7 @@ class LiveDecoding(Decoding):
 class _Process:
     """One decoding process: reads its messages and ends it."""
 
-    def __init__(self, cell: "_Cell", pid: int, messages: int) -> None:
+    def __init__(self, cell: DecoderCell, pid: int, messages: int) -> None:
         self._cell = cell
         self._pid = pid
         self._messages = messages
@@ -336,96 +336,6 @@ class _Process:
                 raise EOFError
             view = view[count:]
         return data
-
-
-class _Cell:
-    """The process that forks decoders. It ends on close(), or when its socket closes because this process died."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket, inner = socket.socketpair()
-        self._socket.settimeout(ANSWER_S)
-        with ExitStack() as stack, inner:
-            stack.callback(self._socket.close)
-            self._process = subprocess.Popen(
-                (sys.executable, "-P", "-m", "pipeline.ingest.cell"),
-                stdin=inner.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=_environment(),
-                start_new_session=True,  # only the server reacts to Ctrl-C in the terminal
-            )
-            stack.pop_all()
-        threading.Thread(target=_log_lines, args=(self._process.stderr,), name="decoders' lines", daemon=True).start()
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None and self._socket.fileno() != -1
-
-    def ask(self, line: bytes, descriptors: Sequence[int] = ()) -> Any:
-        """Send an order and return the answer. If none comes, closes the cell and raises ConnectionError."""
-        try:
-            with self._lock:
-                answer = self._exchange(line, descriptors)
-        except BaseException as error:
-            self.close()  # otherwise the next order would get the answer to this one
-            raise (ConnectionError("no answer") if isinstance(error, OSError) else error) from error
-        return orjson.loads(answer)
-
-    def _exchange(self, line: bytes, descriptors: Sequence[int]) -> bytes:
-        socket.send_fds(self._socket, [line], descriptors)
-        answer = b""
-        while not answer.endswith(b"\n"):
-            part = self._socket.recv(4096)
-            if not part:
-                raise ConnectionError("the process that forks decoders is gone")
-            answer += part
-        return answer
-
-    def kill(self, pid: int) -> int | None:
-        """End a decoder and return its exit code, or None if its cell, and so the decoder, is gone."""
-        try:
-            code: int = self.ask(orjson.dumps({"kill": pid}) + b"\n")["exit"]
-        except ConnectionError:
-            return None
-        return code
-
-    def close(self) -> None:
-        """End this process and its children, even if other threads wait for answers."""
-        with suppress(OSError):  # closed before
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes threads that wait for an answer; close() alone would not
-        self._socket.close()
-        try:
-            self._process.wait(ANSWER_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def _log_lines(lines: IO[bytes]) -> None:
-    """Log what decoders write until the last of them has ended. Lines are escaped and cut, and their number is limited.
-
-    Otherwise a file that exploits a decoder could write lines that look like the server's own.
-    """
-    since, count = time.monotonic(), 0
-    with lines:
-        while line := lines.readline(MAX_LINE_BYTES):
-            if time.monotonic() - since >= LINES_S:
-                since, count = time.monotonic(), 0
-            count += 1
-            if count <= MAX_LINES:
-                log.warning("a decoder wrote: %s", ascii(line.decode("utf-8", "replace").rstrip("\r\n")))
-            elif count == MAX_LINES + 1:
-                log.warning("decoders write more lines than are logged")
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of the process. It is minimal, because the server's environment holds secrets."""
-    return {
-        **{name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ},
-        "PYTHONPATH": str(Path(pipeline.__path__[0]).parent),
-        "OPENBLAS_NUM_THREADS": "1",  # a process with threads cannot be forked safely
-    }
 
 
 def _reason(code: int | None) -> PipelineError:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.audio import position, seconds
-from pipeline.ingest.tracks import UNDECODABLE_TRACK
+from pipeline.ingest.tracks import OTHER_TRACKS, UNDECODABLE_TRACK
 
 TRUNCATED = "audio_truncated"
 """Note: the file ends before the end that its header states."""
@@ -38,6 +38,7 @@ class Ledger:
     filled: int = 0  # samples of silence in them
     shifted_s: float = 0.0  # by which time stamps jumped ahead in vain
     damaged: list[str] = field(default_factory=list)  # tracks that cannot be decoded, which players would choose rather
+    unknown_tracks: set[int] = field(default_factory=set)  # not heard of recordings behind the first
     unheard: int = 0  # bytes
     unheard_why: str = ""  # of the first of them
 
@@ -60,10 +61,15 @@ class Ledger:
             (self.skipped, SKIPPED, f"{self.skipped} packets ({self.skipped_s:.2f} s) could not be decoded"),
             (self.gaps, FILLED, f"silence was put into gaps: {self.gaps}, {seconds(self.filled)} s in all"),
             (self.shifted_s, SHIFTED, SET_CLOCK.format(self.shifted_s)),
+            (self.unknown_tracks, OTHER_TRACKS, self._unknown()),
             (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
         )
         notes = [f"{code}: {message}" for happened, code, message in found if happened]
         return (*notes, *(f"{UNDECODABLE_TRACK}: Track {name} cannot be decoded." for name in self.damaged))
+
+    def _unknown(self) -> str:
+        listed = ", ".join(map(str, sorted(self.unknown_tracks)))
+        return f"A recording behind the first one also has track {listed}, which was not heard: send it by itself."
 
     def _missing(self) -> str:
         if self.cut_off >= position(0.01):

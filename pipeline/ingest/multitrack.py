@@ -13,15 +13,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import Samples
 from pipeline.errors import InvalidAudio, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits, Probe
-from pipeline.ingest.decode import OpenRecording, recording
+from pipeline.ingest.decode import OpenRecording, OpenTracks, live_tracks, recording
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.ledger import Ledger
-from pipeline.ingest.polarity import Polarity
 from pipeline.ingest.raw import RawRecording, has_header
 from pipeline.ingest.source import ByteSource
+from pipeline.ingest.track_mix import TrackMix
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, UNDECODABLE_TRACK, Track, TrackChoice
 
 
@@ -44,9 +44,12 @@ def open_recording(
     raw: RawAudio | None = None,
     live: bool = False,
     separate: bool = False,
+    focus: int | None = None,
     **how: Any,
-) -> Iterator[Recording]:
+) -> Iterator[Recording | OpenTracks]:
     """Open what *track* names, or *raw* audio, unless the file has a header all the same. See recording().
+
+    Several tracks of a live stream come as OpenTracks, for the outer side to choose among, mix or keep apart.
 
     Raises what recording() raises, and UnknownTrack for more than DecodeLimits.max_tracks separate tracks.
     """
@@ -54,12 +57,20 @@ def open_recording(
     if raw is not None and not ledger.header_found:
         yield RawRecording(source, raw, limits, separate=separate)
         return
+    if live and (track in ALL_TRACKS or (track == AUTO and not separate)):
+        with live_tracks(source, limits, ledger, focus=None if track in ALL_TRACKS else focus) as tracks:
+            undecodable = [one.name for one in tracks.probe.tracks if one.codec is None]
+            ledger.damaged += undecodable if track in ALL_TRACKS else []
+            yield tracks
+        return
     if track in ALL_TRACKS:
         with ExitStack() as stack:
             yield _open_all(stack, source, limits, mixed=track == MIX)
         return
     number = track if isinstance(track, int) else None
-    with recording(source, limits, live=live, separate=separate, track=number, ledger=ledger, **how) as audio:
+    with recording(
+        source, limits, live=live, separate=separate, track=number, focus=focus, ledger=ledger, **how
+    ) as audio:
         yield audio
 
 
@@ -109,7 +120,7 @@ class _AllTracks:
         return tuple(dict.fromkeys([*heard, *damaged]))
 
     def __iter__(self) -> Iterator[Samples]:
-        mix = _Mix()
+        mix = TrackMix()
         each = [iter(()) if audio is None else iter(audio) for audio in self._opened]
         for arrays in zip_longest(*each):
             length = max(len(array) for array in arrays if array is not None)
@@ -118,27 +129,6 @@ class _AllTracks:
                 if array is not None:
                     block[: len(array), track] = array
             yield mix.add(block) if self._mixed else block
-
-
-class _Mix:
-    """Adds tracks. What would exceed full scale is scaled down, and so is all that follows.
-
-    A track that is opposite to those before it is turned, so that they do not cancel each other.
-    """
-
-    def __init__(self) -> None:
-        self._gain = 1.0
-        self._polarities: dict[int, Polarity] = {}
-
-    def add(self, block: Samples) -> Samples:
-        """Return the sum of *block*, of shape (n, tracks)."""
-        total = block[:, 0].copy()
-        for number, track in enumerate(np.ascontiguousarray(block.T[1:])):
-            gains = self._polarities.setdefault(number, Polarity(RATE)).gains(total, track)
-            total += track if gains is None else np.asarray(track * gains, np.float32)
-        peak = float(np.abs(total).max(initial=0.0))
-        self._gain = min(self._gain, 1.0 / peak) if peak > 0 else self._gain
-        return total if self._gain == 1.0 else np.asarray(total * np.float32(self._gain), np.float32)
 
 
 class _View:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from errno import EPERM
 from itertools import chain
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import av
 import av.codec.codec
@@ -19,8 +19,6 @@ import av.subtitles.codeccontext  # PyAV would load these at the first film or s
 import av.subtitles.stream
 import av.video.codeccontext
 import av.video.stream
-from av.audio.frame import AudioFrame
-from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 
@@ -30,6 +28,7 @@ from pipeline.ingest.containers import (
     DEMUXERS,
     GUESSED_LENGTH,
     INPUT_FORMATS,
+    ISO_MEDIA,
     LENGTH_OF_ALL,
     NAMES,
     UNTIMED,
@@ -43,25 +42,23 @@ from pipeline.ingest.containers import (
 from pipeline.ingest.foreign import foreign_name
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.source import READ_BYTES, PartSource
-from pipeline.ingest.track_streams import audio_tracks, hear_alone, heard_tracks
+from pipeline.ingest.track_decoder import TimedFrame, TrackDecoder
+from pipeline.ingest.track_streams import audio_tracks, hear, heard_tracks
 from pipeline.ingest.tracks import Track
 
 LOOKED_WHOLE_S, LOOK_S, LOOK_EVERY_S = 600.0, 10.0, 60.0
 """What a sparse recording has: its first ten minutes, and of each later minute ten seconds."""
 
-ENDS_EXACTLY = frozenset({"wav", "aiff", "au", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flac", "tta"})
+ENDS_EXACTLY = frozenset({"wav", "aiff", "au", ISO_MEDIA, "matroska,webm", "flac", "tta"})
 """Containers of which every byte behind the last packet is known: a tag, an index, or foreign."""
 
-LENGTH_FROM_SIZE = frozenset({"avi", "caf", "asf", "asf_o"})
+WHOLE_S = 0.1
+"""A recording that lacks no more than this of its stated length is whole."""
+
+LENGTH_FROM_SIZE = frozenset({"avi", "caf", "asf", "asf_o", "w64"})
 """Containers whose length FFmpeg guesses from the size of the file if no other recording is known to follow."""
 
-TAGS = (b"ID3", b"TAG", b"APETAGEX")
-"""What a packet begins with that is a tag between joined files instead of audio."""
-
-ENCRYPTED_TAGS = frozenset({"drms", "aavd"})
-"""Sample descriptions of MP4 files that iTunes and Audible sell. Their packets do not say that they are encrypted."""
-
-ENCRYPTED = "the audio of this file is encrypted: send a copy without encryption (DRM)"
+TrackFrame: TypeAlias = tuple[Track, TimedFrame]
 
 
 class Part:
@@ -74,36 +71,37 @@ class Part:
         limits: DecodeLimits,
         ledger: Ledger,
         *,
-        track: Track,
+        heard: Sequence[Track],
         tracks: Sequence[Track],
         sparse: bool,
     ) -> None:
-        """Decode the first frame of *track*, one of *tracks*. Raises InvalidAudio."""
+        """Decode the first frame of the tracks that are *heard*, among *tracks*. Raises InvalidAudio."""
         self._source = source
         self._size = source.size  # as FFmpeg knows it
         self._container = container
         self._alone = len(container.streams) == 1
-        self._track, self._tracks = track, tracks
-        self._stream = hear_alone(container, track)
-        if _tag_of(self._stream) in ENCRYPTED_TAGS:
-            raise InvalidAudio(ENCRYPTED)
+        self.heard = heard
+        self.tracks = tracks
         self._sparse = sparse
-        self._tick_s = float(self._stream.time_base or 0)  # of the frames' time stamps
         self._timed = container.format.name not in UNTIMED
         self._limits = limits
         self._ledger = ledger
         self._last: int | None = None  # where the last packet ends
         self._cut = False
-        self._skipped = 0
+        self._decoders = {
+            stream.index: TrackDecoder(track, stream, container.format.name, limits, ledger)
+            for track, stream in zip(heard, hear(container, heard), strict=True)
+        }
+        self._usual = next(iter(self._decoders.values()))
         frames = self._decode()
         first = next(frames, None)
         if first is None:
             raise InvalidAudio("no audio frame could be decoded")
         self._frames = chain((first,), frames)
-        self.probe = self._probe(first[0], first[1])
+        self.probe = self._probe(*first)
 
-    def frames(self) -> Iterator[tuple[AudioFrame, float | None]]:
-        """Yield the frames, and the time in seconds at which each begins, None if unknown. Raises InvalidAudio."""
+    def frames(self) -> Iterator[TrackFrame]:
+        """Yield the frames of all tracks that are heard, as they come. Raises InvalidAudio."""
         yield from self._frames
 
     @property
@@ -115,10 +113,10 @@ class Part:
     @property
     def end_s(self) -> float | None:
         """The time stamp at which the recording ends, as the container states it; None if it states none."""
-        stream = self._stream
+        stream = self._usual.stream
         if not self._timed or not self.probe.duration_stated:
             return None
-        own_s = 0.0 if stream.duration is None else (stream.duration + (stream.start_time or 0)) * self._tick_s
+        own_s = 0.0 if stream.duration is None else (stream.duration + (stream.start_time or 0)) * self._usual.tick_s
         return max(own_s, ((self._container.duration or 0) + (self._container.start_time or 0)) / av.time_base)
 
     @property
@@ -131,15 +129,20 @@ class Part:
         return replace(self.probe, duration_s=length_s and length_s / share, duration_stated=False)
 
     def account_for_length(self, decoded: int) -> None:
-        """Enter into the ledger what is missing, once *decoded* samples of this part are all there are."""
+        """Enter into the ledger what is missing, once *decoded* samples of this part, at most, are all there are."""
         guessed = self._container.format.name in LENGTH_FROM_SIZE and self._source.size != self._size
         stated_s = self.probe.duration_s if self.probe.duration_stated and not guessed else None
-        if stated_s is not None and not self._skipped and decoded < position(0.99 * stated_s - 0.5):
+        decoders = self._decoders.values()
+        skipped = any(one.skipped for one in decoders)
+        if stated_s is not None and not skipped and decoded < position(0.99 * stated_s - 0.5):
             self._cut = True
             self._ledger.cut_off += position(stated_s) - decoded
+        elif stated_s is not None and decoded >= position(stated_s - WHOLE_S):
+            self._cut = False  # FFmpeg only took what stands behind it for a part of it
         missing = wav_bytes_missing(self._source.head, self._source.size)
         self._ledger.cut_bytes += missing
-        self._ledger.cut |= self._cut or missing > 0
+        self._ledger.cut |= self._cut or missing > 0 or any(one.begun and one.is_cut for one in decoders)
+        self._ledger.damaged += [one.track.name for one in decoders if one.is_undecodable]
 
     def account_for_tail(self) -> None:
         """Enter the bytes behind the audio, up to the next recording, that are neither tags nor padding."""
@@ -147,83 +150,69 @@ class Part:
         if self._last is not None and whole and self._container.format.name in ENDS_EXACTLY:
             self._ledger.leave_out(self._source.foreign_tail(self._last), "they stand behind its end")
 
-    def _probe(self, first: AudioFrame, at_s: float | None) -> Probe:
-        stream, container = self._stream, self._container
+    def _probe(self, track: Track, first: TimedFrame) -> Probe:
+        """Return the facts about the usual track, of which a frame of another *track* says little."""
+        usual, container, (frame, at_s) = self._usual, self._container, first
+        stream, own = usual.stream, track is usual.track
         own_s = whole_s = None
-        if stream.duration and self._tick_s and container.format.name not in LENGTH_OF_ALL:
+        if stream.duration and usual.tick_s and container.format.name not in LENGTH_OF_ALL:
             late_s = 0.0 if at_s is None or self.start_s is None else max(0.0, at_s - self.start_s)
-            own_s = length_or_none(stream.duration * self._tick_s + late_s)
+            own_s = length_or_none(stream.duration * usual.tick_s + late_s)
         elif container.duration:  # of a film, whose sound may end before its pictures
             whole_s = length_or_none(container.duration / av.time_base)
         return Probe(
             format=NAMES.get(container.format.name, container.format.name),
             codec=stream.codec_context.codec.canonical_name,
-            rate=first.sample_rate,
-            channels=first.layout.nb_channels,
+            rate=frame.sample_rate if own else usual.track.rate,
+            channels=frame.layout.nb_channels if own else usual.track.channels,
             duration_s=own_s or whole_s,
             duration_stated=_states_length(self._source, container)
             and bool(own_s or (whole_s and len(container.streams) == 1)),
-            layout=first.layout.name,
-            track=self._track.number,
-            tracks=tuple(self._tracks),
+            layout=frame.layout.name if own else usual.track.layout,
+            track=usual.track.number,
+            tracks=tuple(self.tracks),
         )
 
-    def _decode(self) -> Iterator[tuple[AudioFrame, float | None]]:
-        """Yield the frames with their times, and count the packets that cannot be decoded."""
-        broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
-        padding = 0  # those of them that hold zeros alone, which are no loss at the end
-        broken_s = clock_s = 0.0  # their length; the time of the next frame where the container has no time stamps
+    def _decode(self) -> Iterator[TrackFrame]:
+        """Yield the frames of all packets."""
         begun = False
-        for before, packet in enumerate(self._packets()):
-            if self._sparse and packet is not None and self._is_left_out(packet):
+        for before, (decoder, packet) in enumerate(self._packets()):
+            if packet is not None and self._sparse and self._is_left_out(packet):
                 continue
             if not begun and before == self._limits.max_packets_before_frame:
                 raise InvalidAudio(f"the first {before} packets hold no audio frame")
             if packet is not None and packet.pos is not None:
                 self._last = packet.pos + packet.size
-            try:
-                frames = self._open_packet(packet, begun=begun)
-            except av.error.FFmpegError:
-                if packet is not None and not (data := bytes(packet)).startswith(TAGS):
-                    padding += not data.strip(b"\0")
-                    broken += 1
-                    broken_s += (packet.duration or 0) * self._tick_s
-                continue
-            for frame in frames:
-                _admit(frame.sample_rate, frame.layout.nb_channels, self._limits)
-                self._skipped, begun = self._skipped + broken, True
-                self._ledger.skipped += broken
-                self._ledger.skipped_s += broken_s
-                clock_s += broken_s
-                broken, padding, broken_s = 0, 0, 0.0
-                yield frame, self._at_s(frame) if self._timed else clock_s
-                clock_s += frame.samples / frame.sample_rate
-        self._cut |= broken > padding
+            for frame in self._frames_of(decoder, packet):
+                begun = True
+                yield decoder.track, frame
 
-    def _open_packet(self, packet: "Packet[AudioStream] | None", *, begun: bool) -> list[AudioFrame]:
-        """Decode a packet. Raises FFmpegError, and InvalidAudio if the recording begins encrypted."""
-        if packet is not None and packet.has_sidedata("encryption_info"):
-            if not begun:
-                raise InvalidAudio(ENCRYPTED)
-            raise av.error.InvalidDataError(EPERM, ENCRYPTED)
-        return self._stream.codec_context.decode(packet)
-
-    def _packets(self) -> "Iterator[Packet[AudioStream] | None]":
+    def _frames_of(self, decoder: TrackDecoder, packet: "Packet[Any] | None") -> list[TimedFrame]:
+        """Decode a packet. Of several tracks one that cannot be heard does not end the others."""
         try:
-            yield from self._container.demux(self._stream)
+            return decoder.decode(packet)
+        except InvalidAudio:
+            decoder.refused = True
+            if all(one.refused for one in self._decoders.values()):
+                raise
+            return []
+
+    def _packets(self) -> "Iterator[tuple[TrackDecoder, Packet[Any] | None]]":
+        decoders = self._decoders
+        try:
+            for packet in self._container.demux([decoder.stream for decoder in decoders.values()]):
+                yield decoders[packet.stream.index], packet  # stream_index is 0 of those that flush
         except av.error.FFmpegError:
             self._cut = True
-            yield None  # flushes the decoder, as at the end of a whole file
+            for decoder in decoders.values():
+                yield decoder, None  # flushes the decoder, as at the end of a whole file
         except IndexError:
-            return  # PyAV raises it at the end for streams that appeared late; ours is flushed by then
+            return  # PyAV raises it at the end for streams that appeared late; ours are flushed by then
 
-    def _is_left_out(self, packet: "Packet[AudioStream]") -> bool:
+    def _is_left_out(self, packet: "Packet[Any]") -> bool:
         """Return whether a look at the recording for speech passes this packet over."""
-        at_s = 0.0 if packet.pts is None else packet.pts * self._tick_s
+        at_s = 0.0 if packet.pts is None else packet.pts * self._usual.tick_s
         return at_s > LOOKED_WHOLE_S and at_s % LOOK_EVERY_S > LOOK_S
-
-    def _at_s(self, frame: AudioFrame) -> float | None:
-        return None if frame.pts is None or not self._tick_s else frame.pts * self._tick_s
 
 
 @contextmanager
@@ -234,20 +223,21 @@ def opened_part(
     *,
     live: bool = False,
     track: int | None = None,
+    together: bool = False,
     sparse: bool = False,
 ) -> Iterator[Part]:
-    """Open the recording in *source*. See recording().
+    """Open the recording in *source*, all its tracks *together* or one. See recording().
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
     """
     with ExitStack() as stack:
         try:
-            yield _open_track(stack, source, limits, ledger, track, live=live, sparse=sparse)
+            yield _open_tracks(stack, source, limits, ledger, track, live=live, together=together, sparse=sparse)
         except av.error.FFmpegError as error:
             raise InvalidAudio("the audio in this container cannot be decoded") from error
 
 
-def _open_track(
+def _open_tracks(
     stack: ExitStack,
     source: PartSource,
     limits: DecodeLimits,
@@ -255,16 +245,18 @@ def _open_track(
     number: int | None,
     *,
     live: bool,
+    together: bool,
     sparse: bool,
 ) -> Part:
-    """Open track *number*, or with None the first that has a frame, in the order of players."""
+    """Open all tracks *together*, track *number*, or with None the first that has a frame, in the order of players."""
     damaged: list[Track] = []
     while True:
         container = stack.enter_context(_open(source, live=live))
         tracks = audio_tracks(container, limits)
         wanted = heard_tracks(tracks, number)[len(damaged) :]
+        heard = wanted if together else wanted[:1]
         try:
-            opened = Part(source, container, limits, ledger, track=wanted[0], tracks=tracks, sparse=sparse)
+            opened = Part(source, container, limits, ledger, heard=heard, tracks=tracks, sparse=sparse)
         except (InvalidAudio, av.error.FFmpegError):
             if live or len(wanted) == 1:
                 raise
@@ -305,21 +297,6 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
 def _refuse(*_: object) -> NoReturn:
     """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
-
-
-def _tag_of(stream: AudioStream) -> str:
-    """Return the four letters by which the container names the codec; none where they are no letters."""
-    try:
-        return stream.codec_context.codec_tag
-    except UnicodeDecodeError:
-        return ""
-
-
-def _admit(rate: int, channels: int, limits: DecodeLimits) -> None:
-    if not limits.lowest_rate <= rate <= limits.highest_rate:
-        raise InvalidAudio(f"{rate} Hz is outside {limits.lowest_rate}..{limits.highest_rate}")
-    if not 1 <= channels <= limits.max_channels:
-        raise InvalidAudio(f"{channels} channels are more than {limits.max_channels}")
 
 
 def _states_length(source: PartSource, container: InputContainer) -> bool:

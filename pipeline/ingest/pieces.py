@@ -1,11 +1,25 @@
 """Cuts samples into even arrays, and ends them at the longest length of a recording."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import AudioTooLong
+
+LONGEST_HOLE = position(600)
+"""The longest gap that is filled unless the file states a length that has room for it. A longer one means that a clock
+was set, not that time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackPiece:
+    """Samples of one of several tracks: 1..RATE of them, of shape (n,) or (n, columns)."""
+
+    track: int  # its number, from 1
+    start: int  # the position of the first, on the clock of all tracks. Before it is the track's last piece, or silence
+    samples: Samples
 
 
 def cut(arrays: Iterable[Samples]) -> Iterator[Samples]:

@@ -39,14 +39,16 @@ def heard_tracks(tracks: Sequence[Track], number: int | None) -> list[Track]:
     return wanted
 
 
-def hear_alone(container: InputContainer, track: Track) -> AudioStream:
-    """Return the stream of *track*, and discard the others."""
-    chosen = container.streams.audio[track.number - 1]
+def hear(container: InputContainer, tracks: Sequence[Track]) -> list[AudioStream]:
+    """Return the streams of *tracks*, and discard the others."""
+    streams = [container.streams.audio[track.number - 1] for track in tracks]
+    wanted = {stream.index for stream in streams}
     for stream in container.streams:
-        if stream.index != chosen.index:
+        if stream.index not in wanted:
             stream.discard = av.stream.Discard.all
-    chosen.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
-    return chosen
+    for stream in streams:
+        stream.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
+    return streams
 
 
 def _described(number: int, stream: AudioStream) -> Track:

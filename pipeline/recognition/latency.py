@@ -22,6 +22,9 @@ from pipeline.recognition.stream_options import StreamOptions
 
 LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 
+LOW_SHARE = 0.6
+"""With LOW words wait for this share of what StreamOptions say."""
+
 SETTLED, STEP = position(2.7), position(1)
 """With ACCURATE a word waits at most as long as both together and a short pause: 4 s."""
 
@@ -48,8 +51,11 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
     agreement, turns = options.agreement, options.turns
     match latency:
         case "low":
-            sooner = replace(agreement, guard=position(0.25), sure_guard=position(0.5), settled=position(1.5))
-            return replace(options, step=position(0.3), agreement=sooner)
+            guard, sure_guard, settled = (
+                round(LOW_SHARE * length) for length in (agreement.guard, agreement.sure_guard, agreement.settled)
+            )
+            sooner = replace(agreement, guard=guard, sure_guard=sure_guard, settled=settled)
+            return replace(options, step=round(LOW_SHARE * options.step), agreement=sooner)
         case "accurate":
             turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
             agreement = replace(agreement, settled=SETTLED, opening_settled=SETTLED, shown=3)

@@ -38,7 +38,7 @@ from pipeline.recognition.phrases import segment_of, without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
-from pipeline.recognition.turns import Turn, Turns
+from pipeline.recognition.turns import ENTER, LEAVE, Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word, join_words, without_language
@@ -204,7 +204,7 @@ class StreamCore:
             own_hints=self._options.own_hints,
             prefix="" if final else without_end(decided_text) if self._segment else decided_text,
             final=final,
-            voiced=self._window.voiced_spans(start, ask.end, self._options.turns.enter),
+            voiced=self._window.voiced_spans(start, ask.end, ENTER),
         )
 
     def withdraw(self) -> None:
@@ -407,7 +407,7 @@ class StreamCore:
         turn = self._turns.first
         if turn is None or not turn.start < at < turn.voiced or at < self._agreement.end:
             return False
-        before = self._window.voiced_spans(turn.start, at, self._options.turns.leave)
+        before = self._window.voiced_spans(turn.start, at, LEAVE)
         self._turns.split_first(at, before[-1][1] if before else at)
         self._answered = self._last_words = None
         self._next = language

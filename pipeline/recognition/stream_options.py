@@ -7,6 +7,7 @@ from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.recognition.languages import MIN_SPEECH_S
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
 
@@ -38,9 +39,8 @@ class StreamOptions:
     partial: int = position(9)
     final: int = position(14)
     thorough: bool = False  # partials are recognised with the care of finals
-    apart: int = position(1.5)  # speech before a longer silence is not in the window of the next turn
     known: float = 0.5  # the language is settled with this probability ...
-    known_after: int = position(1.5)  # ... after this much speech or at the end of a turn
+    known_after: int = position(MIN_SPEECH_S)  # ... after this much speech or at the end of a turn
     checks: TurnCheckOptions | None = None  # None: turns end by silence alone
     notes: tuple[Warned, ...] = ()  # for the reader, before anything else
     warn_if_quiet: bool = False  # the reader gets a warning of an input that stays very quiet ...

@@ -16,7 +16,7 @@ from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import missed_speech
 from pipeline.recognition.merging import ends_with
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turns import Turn
+from pipeline.recognition.turns import APART, ENTER, Turn
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word
 
@@ -94,7 +94,7 @@ class RequestStarts:
         if options.translates:  # words that were decided before could not be found in the answer
             return max(begin, self._agreement.end)
         before = [word for word in committed if word.end <= turn.start]
-        alone = self._alone or not before or turn.start - before[-1].end > options.apart
+        alone = self._alone or not before or turn.start - before[-1].end > APART
         earliest = begin if alone else max(before[0].start - options.lead, self._window.start)
         if ask.end - earliest <= length:
             return earliest
@@ -132,7 +132,7 @@ class RequestStarts:
         if self.newest >= self._edge:
             return False  # the turn was recognised alone already
         begin = max(self._turn.start, self.newest)
-        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, options.turns.enter)
+        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, ENTER)
         if ask.aim is Aim.PARTIAL:
             return bool(missed_speech(words, voiced))
         if agreement.pending and not begun and not agreement.select_fresh(words, ask.end):

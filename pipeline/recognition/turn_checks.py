@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.audio import WINDOW, Samples, position
 from pipeline.events import TurnEnded
-from pipeline.recognition.turns import Turn
+from pipeline.recognition.turns import APART, LEAVE, Turn
 from pipeline.recognition.window import AudioWindow
 
 LONGEST_CHECK = position(8)
@@ -53,11 +53,9 @@ class TurnCheckOptions:
     """How turns end by meaning. Lengths are in samples."""
 
     eagerness: Eagerness = MEDIUM
-    speech: float = 0.35  # frames with this probability of speech are no silence
     # Longer silences are cut to this. A clause is a whole sentence without the one before it: of 23 pauses in sentences
     # 7 ended a turn so, 10 with silences as they were, 18 with the turn alone.
     gap: int = 9 * WINDOW
-    apart: int = position(1.5)  # speech before a longer silence is not looked at with a later turn
     open_until: int | None = None  # as in with_turn_checks()
 
 
@@ -109,11 +107,11 @@ class TurnChecks:
         with the speech before it. The pause that is being checked keeps its length.
         """
         assert self._options is not None
-        silent = np.array(window.speech(window.start, window.end)) < self._options.speech
+        silent = np.array(window.speech(window.start, window.end)) < LEAVE
         frame = np.arange(len(silent))
         silence = frame - np.maximum.accumulate(np.where(silent, -1, frame))  # frames since the last with speech
         begin = max(0, (turn.start - window.start) // WINDOW)
-        apart = np.flatnonzero(silence[:begin] * WINDOW > self._options.apart)
+        apart = np.flatnonzero(silence[:begin] * WINDOW > APART)
         included = (silence * WINDOW <= self._options.gap) | (frame >= (turn.voiced - window.start) // WINDOW)
         included[: apart[-1] + 1 if len(apart) else 0] = False
         frames = window.samples(window.start, window.end).reshape(-1, WINDOW)[included]

@@ -16,11 +16,12 @@ from pipeline.errors import EngineFailed
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, LogMel
 from pipeline.recognition.scheduler import lower_priority
+from pipeline.recognition.turn_checks import LONGEST_CHECK
 from pipeline.weights import TURN_ENDS
 
 WEIGHTS, INSTALL = TURN_ENDS, TURN_ENDS.install
 
-WINDOW_S = 8
+WINDOW_S = LONGEST_CHECK // RATE
 """Seconds of audio that the model takes; a shorter turn is preceded by silence."""
 
 _MELS = 80

@@ -10,13 +10,17 @@ from pipeline.audio import WINDOW, position
 from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
+ENTER, LEAVE = 0.5, 0.35
+"""The probabilities that start speech and continue it; the second is lower, so that a breath ends no sentence."""
+
+APART = position(1.5)
+"""Speech before a longer silence does not help to understand what follows it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOptions:
     """All lengths in samples."""
 
-    enter: float = 0.5  # probability that starts speech
-    leave: float = 0.35  # probability that continues it; lower, so that a breath does not end a sentence
     onset: int = 3 * WINDOW  # shorter sounds are clicks: the shortest word is longer
     endpointing: int = position(0.5)  # silence that ends a turn
     opening: int = 0  # speech with which the opening of a stream is over
@@ -45,8 +49,8 @@ class Turns:
         self._opening = options.opening  # the speech that is still to come in the opening
         self._segmenter = Segmenter(
             SegmenterOptions(
-                enter=options.enter,
-                leave=options.leave,
+                enter=ENTER,
+                leave=LEAVE,
                 min_speech=options.onset,
                 silence=options.endpointing,
                 pad=0,  # stream.py itself keeps the audio around speech
@@ -78,7 +82,7 @@ class Turns:
         self._segmenter.silence = max(options.endpointing, options.opening_endpointing if self.opening else 0)
         events = self._segmenter.add_window(speech)
         self._follow(events, now)
-        if self._segmenter.speaking and speech >= options.leave:
+        if self._segmenter.speaking and speech >= LEAVE:
             self._opening -= WINDOW
         return events
 

@@ -185,8 +185,8 @@ TRACK = Member(
     "track",
     Parser(_track, TRACK_SCHEMA, TRACK_SCHEMA),
     AUTO,
-    "Of several audio tracks. auto: the usual one if somebody speaks on it, else the first with speech; mix: all "
-    "together; separate: each is a channel; a number from 1: that one",
+    "Of several audio tracks in a container. auto: the usual one if somebody speaks on it, else the first with speech; "
+    "mix: all together; separate: each is a channel; a number from 1: that one",
 )
 FILE_ENCODING = Member(
     "encoding",
@@ -223,7 +223,8 @@ CHANNEL_COUNT = Member(
     "channel_count",
     whole_in(SEPARATE_CHANNELS),
     None,
-    f"With channels=separate: how many channels the audio has; {SEPARATE_CHANNELS[0]} if left out",
+    "With channels=separate or track=separate: how many channels or tracks the audio has; "
+    f"{SEPARATE_CHANNELS[0]} if left out",
 )
 AUDIO_CHANNELS = Member(
     "channels",
@@ -231,12 +232,6 @@ AUDIO_CHANNELS = Member(
     _LIVE.channels,
     "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
     "recognised alone and counts as a session of its own",
-)
-LIVE_TRACK = Member(
-    "track",
-    TRACK.parse,
-    AUTO,
-    "With encoding=container: the number of an audio track; auto: the one that players choose",
 )
 INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
 LATENCY = Member(
@@ -267,7 +262,7 @@ LIVE_OPTIONS: tuple[Member[Any], ...] = (
 )  # fmt: skip
 """Members that are fields of LiveOptions under the same name."""
 LIVE_MEMBERS: tuple[Member[Any], ...] = (
-    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, LIVE_TRACK, *LIVE_OPTIONS, *COMMON, LIVE_WORD_TIMESTAMPS,
+    ENCODING, SAMPLE_RATE, AUDIO_CHANNELS, CHANNEL_COUNT, TRACK, *LIVE_OPTIONS, *COMMON, LIVE_WORD_TIMESTAMPS,
 )  # fmt: skip
 
 

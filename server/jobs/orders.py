@@ -73,8 +73,8 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
     fields = plain_fields(fields)
     members = Members(fields)
     encoding = members.get(declared.ENCODING)
-    channels, separate = _live_channels(members)
     track = live_track(members, encoding)
+    channels, separate = _live_channels(members, track)
     usual_rate = bounds.TELEPHONE_RATE if encoding in bounds.TELEPHONE_ENCODINGS else LiveOptions().sample_rate
     live = LiveOptions(
         encoding=encoding,
@@ -94,20 +94,24 @@ def parse_live_order(fields: Fields, *, offer: Offer) -> ParsedRequest:
 
 def live_track(members: Members, encoding: str) -> TrackChoice:
     """The track of a live container. Adds faults to *members*."""
-    track = members.get(declared.LIVE_TRACK)
-    if track in ALL_TRACKS:
-        members.refuse(declared.TRACK.name, "not_offered", f"{track} is for files; give a number, or auto")
-    elif track != declared.LIVE_TRACK.default and encoding != CONTAINER:
+    track = members.get(declared.TRACK)
+    if track != declared.TRACK.default and encoding != CONTAINER:
         members.refuse(declared.TRACK.name, "missing_companion", f"needs encoding={CONTAINER}: raw audio has no tracks")
     return track
+
+
+def refuse_both(members: Members, track: TrackChoice, channels: str) -> None:
+    """Refuse separate *channels*, the member that orders them, together with all tracks."""
+    if track in ALL_TRACKS:
+        refusal = f"{track} makes one channel of each track; leave out {channels}, or give the number of a track"
+        members.refuse(declared.TRACK.name, "conflict", refusal)
 
 
 def audio_order(members: Members) -> dict[str, Any]:
     """The members separate, track and raw of an Order for a file. Separate tracks are channels."""
     separate, track = members.get(declared.CHANNEL_MODE) == declared.SEPARATE, members.get(declared.TRACK)
-    if separate and track in ALL_TRACKS:
-        refusal = f"{track} makes one channel of each track; leave out channels, or give the number of a track"
-        members.refuse(declared.TRACK.name, "conflict", refusal)
+    if separate:
+        refuse_both(members, track, declared.CHANNEL_MODE.name)
     count = members.get(declared.FILE_CHANNELS)
     encoding, rate = members.get(declared.FILE_ENCODING), members.get(declared.FILE_RATE)
     raw = raw_audio(members, encoding, rate, count, separate=separate, track=track)
@@ -159,13 +163,17 @@ def _ignored_silence(members: Members, live: LiveOptions) -> tuple[Mapping[str, 
     return ()
 
 
-def _live_channels(members: Members) -> tuple[int, bool]:
-    """The number of channels of a live session's audio, and whether they are separate."""
+def _live_channels(members: Members, track: TrackChoice) -> tuple[int, bool]:
+    """The number of channels or tracks of a live session's audio that are separate, or of channels that are mixed."""
     count = members.get(declared.CHANNEL_COUNT)
-    if members.fields.get(declared.AUDIO_CHANNELS.name) == [declared.SEPARATE]:
+    separate = members.fields.get(declared.AUDIO_CHANNELS.name) == [declared.SEPARATE]
+    if separate:
+        refuse_both(members, track, declared.AUDIO_CHANNELS.name)
+    if separate or track == SEPARATE:
         return count or SEPARATE_CHANNELS[0], True
     if count is not None:
-        members.refuse(declared.CHANNEL_COUNT.name, "missing_companion", f"needs channels={declared.SEPARATE}")
+        needed = f"needs channels={declared.SEPARATE} or track={SEPARATE}"
+        members.refuse(declared.CHANNEL_COUNT.name, "missing_companion", needed)
     return members.get(declared.AUDIO_CHANNELS), False
 
 

@@ -110,7 +110,7 @@ class EventRenderer:
                 _log(batch, "language", {"language": language, "probability": round(probability, 4), **where})
             case Warned(code, message):
                 batch.warnings.append(one.event)
-                _log(batch, "warning", {"code": code, "message": message, **where})
+                batch.events.append(warning_event(code, message, channel))
             case _:
                 assert_never(one.event)
 
@@ -156,6 +156,12 @@ def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEv
     where = {} if channel is None else {"channel": channel}
     rounded = None if probability is None else round(probability, 4)
     return NewEvent(TURN_ENDED, orjson.dumps({"at": seconds(at), "probability": rounded, **where}))
+
+
+def warning_event(code: str, message: str, channel: int | None = None) -> NewEvent:
+    """The event for a warning that readers get while the session runs."""
+    where = {} if channel is None else {"channel": channel}
+    return NewEvent("warning", orjson.dumps({"code": code, "message": message, **where}))
 
 
 def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:

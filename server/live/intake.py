@@ -15,9 +15,10 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
 from pipeline.ingest.focus import CENTRE, heard_focus
 from pipeline.ingest.isolation import Isolation, LiveDecoding
+from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
 from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import AUTO, OTHER_TRACKS, TrackChoice
+from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, TrackChoice
 from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 
@@ -29,6 +30,9 @@ Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
 
 Backpressure: TypeAlias = Callable[[], Awaitable[None]]
 """Waits until little audio in the sink is unrecognised, from any writer."""
+
+Report: TypeAlias = Callable[[str], Awaitable[None]]
+"""Takes a note for readers: "code: message"."""
 
 
 class Intake(Protocol):
@@ -72,20 +76,31 @@ def intake_of(
     position: int,
     part: MemoryPart | None,
     voice: VoiceDetector | None = None,
+    report: Report | None = None,
 ) -> Intake:
     """Make the intake of a live session.
 
     *sink*: gets the samples.
     *backpressure*: a writer of raw audio waits for it before each piece.
     *position*: where raw audio continues, in 16 kHz samples.
-    *voice*: finds out when somebody speaks in the centre of surround sound.
+    *voice*: finds out when somebody speaks in the centre of surround sound, or on which of several tracks.
+    *report*: gets notes that readers should have before the end.
     *part*: the memory of a container's decoder. close() or the end of run() releases it.
     """
     live = order.live
     assert live is not None
     if live.encoding == CONTAINER:
         separate = live.channels if order.separate else None
-        return ContainerIntake(isolation, sink, separate=separate, part=part, track=order.track, voice=voice)
+        return ContainerIntake(
+            isolation,
+            sink,
+            separate=separate,
+            part=part,
+            track=order.track,
+            voice=voice,
+            language=order.language,
+            report=report,
+        )
     return RawIntake(live, sink, backpressure, received_bytes=bytes_up_to(position, live), separate=order.separate)
 
 
@@ -149,11 +164,15 @@ class ContainerIntake:
         part: MemoryPart | None = None,
         track: TrackChoice = AUTO,
         voice: VoiceDetector | None = None,
+        language: str | None = None,
+        report: Report | None = None,
     ) -> None:
-        """*separate* is the number of channels if each is recognised separately."""
+        """*separate* is the number of channels, or of tracks, if each is recognised separately."""
         self._part = part
         self._track = track
         self._voice = voice
+        self._language = language
+        self._report = report
         self._isolation = isolation
         self._sink = sink
         self._separate = separate
@@ -161,7 +180,7 @@ class ContainerIntake:
         self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
-        self._reading: Future[Samples | None] | None = None
+        self._reading: Future[Samples | str | None] | None = None
         self._closed = False
         self.received_bytes = 0
         self.notes: Sequence[str] = ()
@@ -187,7 +206,7 @@ class ContainerIntake:
     async def run(self) -> None:
         stack = ExitStack()
         part, self._part = self._part, None
-        focus = None if self._voice is None or self._separate else CENTRE
+        focus = None if self._voice is None or self._separate or self._track == MIX else CENTRE
         decoding = self._isolation.live(
             DecodeLimits(), separate=self._separate, part=part, track=self._track, focus=focus
         )
@@ -196,8 +215,8 @@ class ContainerIntake:
             self._decoding = await asyncio.wrap_future(opening)
             self._opened.set()
             items = self._heard(self._decoding)
-            while (samples := await self._next(items)) is not None:
-                await self._sink(samples)
+            while (heard := await self._next(items)) is not None:
+                await self._hear(heard)
             self.notes = (*self.notes, *self._decoding.notes)
         finally:
             self._decoding = None
@@ -209,17 +228,25 @@ class ContainerIntake:
         if self._part is not None:
             self._part.release()
 
-    def _heard(self, decoding: LiveDecoding) -> Iterator[Samples]:
-        """Yield the samples, of surround sound those of the centre while somebody speaks there. It runs on a thread."""
-        probe = decoding.open()
-        if self._track == AUTO and len(probe.tracks) > 1:
-            name = probe.tracks[probe.track - 1].name
-            told = f"Track {name} of {len(probe.tracks)} was heard: give track to hear another one."
-            self.notes = (f"{OTHER_TRACKS}: {told}",)
-        focused = probe.focused and self._voice is not None
-        yield from heard_focus(decoding, self._voice.stream()) if focused and self._voice else decoding
+    def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
+        """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
+        probe, voice = decoding.open(), self._voice
+        if probe.several and self._track in ALL_TRACKS:
+            yield from all_tracks(probe.tracks, decoding.pieces(), mixed=self._track == MIX)
+        elif probe.several or (self._track == AUTO and len(probe.tracks) > 1):
+            spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._language)
+            yield from spoken.hear(decoding.pieces()) if probe.several else decoding
+            self.notes = spoken.notes
+        else:
+            yield from heard_focus(decoding, voice.stream()) if probe.focused and voice else decoding
 
-    async def _next(self, items: Iterator[Samples]) -> Samples | None:
+    async def _hear(self, heard: Samples | str) -> None:
+        if not isinstance(heard, str):
+            await self._sink(heard)
+        elif self._report is not None:
+            await self._report(heard)
+
+    async def _next(self, items: Iterator[Samples | str]) -> Samples | str | None:
         self._reading = self._threads.submit(next, items, None)
         return await asyncio.wrap_future(self._reading)
 

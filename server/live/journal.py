@@ -15,7 +15,7 @@ from pipeline.speakers.live import LiveSpeakers
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment
 from server.jobs.leases import HeldLease
-from server.live.event_rendering import EventRenderer, LogBatch, revised_event
+from server.live.event_rendering import EventRenderer, LogBatch, revised_event, warning_event
 from server.live.parts import SessionParts
 from server.live.resuming import REPEATED, SessionPast, resume_position
 from server.model.events import NewEvent
@@ -110,8 +110,17 @@ class Journal:
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Log the new speakers of words that readers already have."""
+        await self._log_alone(revised_event(runs, final=False))
+
+    async def report(self, note: str) -> None:
+        """Log a warning, "code: message", that is about no words."""
+        code, _, message = note.partition(": ")
+        self.warn(code, message)
+        await self._log_alone(warning_event(code, message))
+
+    async def _log_alone(self, event: NewEvent) -> None:
         async with self._writing:
-            await self._held.log([revised_event(runs, final=False)])
+            await self._held.log([event])
             self._partials.move(self._job_id, after=self._held.last_seq)
 
     async def _write(self, batch: LogBatch, received: int) -> None:
@@ -142,6 +151,14 @@ class Journal:
     def warn(self, code: str, message: str) -> None:
         """Add a warning to the job's record. The first message of each code is kept."""
         self.warnings.setdefault(code, {"code": code, "message": message})
+
+    def conclude(self, notes: Sequence[str]) -> None:
+        """Put what is known at the end, "code: message", in place of earlier warnings of the same codes."""
+        told: dict[str, list[str]] = {}
+        for code, _, message in (note.partition(": ") for note in notes):
+            told.setdefault(code, []).append(message)
+        for code, messages in told.items():
+            self.warnings[code] = {"code": code, "message": " ".join(messages)}
 
     def close(self) -> None:
         """Withdraw the last partial."""

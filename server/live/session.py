@@ -103,6 +103,7 @@ class LiveSession:
             position=self._heard,
             part=part,
             voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
+            report=self._journal.report,
         )
 
     # --- for writers -------------------------------------------------------------------------------------------------
@@ -301,8 +302,7 @@ class LiveSession:
             return
         if broken is not None:
             self._journal.warn(broken.code, str(broken))
-        for code, _, message in (note.partition(": ") for note in self._intake.notes):
-            self._journal.warn(code, message)
+        self._journal.conclude(self._intake.notes)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
             self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))

@@ -4,10 +4,11 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import av
@@ -164,13 +165,18 @@ class Sound:
     codec: str = "aac"
     rate: int = 48000
     broken: bool = False
+    start_s: float = 0.0
+    layout: str = "mono"
 
 
-def tracks_in(container: str, *sounds: Sound) -> bytes:
-    """Return a file with these tracks, in their order."""
+def tracks_in(container: str, *sounds: Sound, options: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """Return a file with these tracks, in their order, written with *options* of FFmpeg."""
     file = io.BytesIO()
-    with av.open(file, "w", format=container) as out:
-        streams = [out.add_stream(sound.codec, rate=sound.rate, layout="mono") for sound in sounds]
+    with av.open(file, "w", format=container, options=dict(options)) as out:
+        strict = {"strict": "experimental"}
+        streams = [
+            out.add_stream(sound.codec, rate=sound.rate, layout=sound.layout, options=strict) for sound in sounds
+        ]
         for stream, sound in zip(streams, sounds, strict=True):
             stream.disposition = Disposition(sound.flags)
             stream.metadata["title"] = sound.title
@@ -181,7 +187,8 @@ def tracks_in(container: str, *sounds: Sound) -> bytes:
             for at in range(0, len(sound.samples), RATE // 4):
                 piece = sound.samples[np.newaxis, at : at + RATE // 4]
                 frame = av.AudioFrame.from_ndarray(piece, format="flt", layout="mono")
-                frame.sample_rate, frame.time_base, frame.pts = RATE, Fraction(1, RATE), at
+                frame.sample_rate, frame.time_base = RATE, Fraction(1, RATE)
+                frame.pts = at + round(sound.start_s * RATE)
                 encoded += stream.encode(frame)
             packets += [
                 (float(packet.pts * packet.time_base), _broken(packet) if sound.broken else packet)

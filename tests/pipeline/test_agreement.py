@@ -9,7 +9,7 @@ from pipeline.recognition.agreement import Agreement, AgreementOptions
 from pipeline.words import Word
 
 OPTIONS = AgreementOptions(
-    guard=position(0.5), sure=0.8, sure_guard=position(1.0), settled=position(3.0), apart=position(0.4)
+    guard=position(0.5), shown_sure=0.45, sure=0.8, sure_guard=position(1.0), settled=position(3.0), apart=position(0.4)
 )
 
 

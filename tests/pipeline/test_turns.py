@@ -13,7 +13,7 @@ from pipeline.recognition.turns import Turn, TurnOptions, Turns
 from pipeline.words import join_words
 from tests.pipeline.scripted_streams import perfect, stream, talk, voice
 
-OPTIONS = TurnOptions(enter=0.5, leave=0.35, onset=2 * WINDOW, endpointing=5 * WINDOW)
+OPTIONS = TurnOptions(onset=2 * WINDOW, endpointing=5 * WINDOW)
 
 
 def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:

@@ -12,14 +12,14 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS, RawAudio
-from pipeline.ingest.tracks import ALL_TRACKS, SEPARATE, TrackChoice
+from pipeline.ingest.tracks import SEPARATE, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
 from server.jobs.known_speakers import plain_name
 from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
 from server.jobs.order_members import EAGERNESS, TRACK
-from server.jobs.orders import live_track, raw_audio, unknown_members
+from server.jobs.orders import live_track, raw_audio, refuse_both, unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
 from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
@@ -128,8 +128,8 @@ def parse_live(query: QueryParams, offer: Offer) -> LiveRequest:
         members.refuse(EAGERNESS.name, "missing_companion", f"needs endpointing={SEMANTIC}")
     if members.has("callback"):
         members.refuse("callback", "not_offered", "results come on the WebSocket")
-    separate, channels = _channels(members)
     track = live_track(members, members.take("encoding", _encoding, CONTAINER))
+    separate, channels = _channels(members, track)
     live = replace(_live(members, channels, interim=interim), **endpointing)
     return LiveRequest(
         order=replace(_order(members, offer, live=live), separate=separate, track=track),
@@ -147,8 +147,8 @@ def parse_file(query: QueryParams, offer: Offer) -> FileRequest:
     members = _members(query)
     track = members.get(TRACK)
     separate = members.take("multichannel", boolean, False)
-    if separate and track in ALL_TRACKS:
-        members.refuse(TRACK.name, "conflict", f"{track} makes one channel of each track; leave out multichannel")
+    if separate:
+        refuse_both(members, track, "multichannel")
     raw = _raw_audio(members, separate=separate, track=track)
     shape = DeepgramShape(
         punctuated=_punctuated(members),
@@ -213,15 +213,18 @@ def _languages_of(members: Members, offer: Offer) -> Spoken:
     return spoken_languages(named, offer, several=(DETECT_LANGUAGE, LANGUAGE_HINT, LANGUAGES.name))
 
 
-def _channels(members: Members) -> tuple[bool, int]:
-    """Whether channels of live audio are separate, and how many there are.
+def _channels(members: Members, track: TrackChoice) -> tuple[bool, int]:
+    """Whether channels or tracks of live audio are separate, and how many there are.
 
-    If the request gives no number, a container with separate channels has two.
+    If the request gives no number, a container with separate channels or tracks has two.
     """
     asked = members.take("multichannel", boolean, False)
+    if asked:
+        refuse_both(members, track, "multichannel")
+    asked |= track == SEPARATE
     usual = SEPARATE_CHANNELS[0] if asked and not members.has("encoding") else 1
     channels = members.take("channels", _number, usual) or 1
-    separate = asked and channels > 1
+    separate = asked and (channels > 1 or track == SEPARATE)
     allowed = SEPARATE_CHANNELS if separate else CHANNELS
     if channels not in allowed:
         members.refuse("channels", "out_of_range", f"from {allowed[0]} to {allowed[-1]}")

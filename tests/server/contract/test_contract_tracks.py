@@ -1,6 +1,7 @@
 """A recording with several audio tracks at every door that takes files, with the model of the installation."""
 
 import io
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -14,6 +15,7 @@ from server.client import Client
 from tests.pipeline.sounds import SPEECH, Sound, read, tracks_in
 from tests.server.receiving import receiver
 from tests.server.running import Server
+from tests.server.talking import Caller, open_talk
 
 CLIP, OTHER = (read(SPEECH / "human" / name) for name in ("LJ001-0002.flac", "LJ001-0004.flac"))
 TWO = tracks_in("mp4", Sound(CLIP), Sound(OTHER))
@@ -75,20 +77,38 @@ async def test_a_copy_of_a_live_channel_is_heard_and_counted_once(client, bundle
     assert used_s(client) - before == pytest.approx(record["duration"], abs=1)
 
 
-async def test_a_live_container_is_heard_on_the_track_that_is_ordered(client, bundled_server):
-    key = client.headers["Authorization"].removeprefix("Bearer ")
-    container = tracks_in("matroska", Sound(CLIP), Sound(OTHER))
-    async with Client(bundled_server.base, key) as ours:
-        records = []
-        for options in ({}, {"track": 2}):
-            async with ours.live(encoding="container", **options) as stream:
-                await stream.send(container)
-            records.append(await ours.complete(stream.job_id))
-    usual, second = records
-    assert "modern" in usual["text"]
-    assert [warning["code"] for warning in usual["warnings"]] == ["other_tracks"]
-    assert second["text"].startswith("produced the block books")
-    assert second["warnings"] == []
+async def test_the_tracks_of_a_live_container_are_chosen_mixed_and_separated(bundled_server):
+    me = Caller(bundled_server, bundled_server.new_key("pro"))
+    silent = Sound(np.zeros(len(CLIP), np.float32))
+    said = {}
+    for track, second, sounds in (
+        ("auto", False, (Sound(CLIP), Sound(OTHER))),
+        ("auto", True, (silent, Sound(CLIP))),
+        (2, False, (Sound(CLIP), Sound(OTHER))),
+        ("mix", False, (Sound(CLIP), Sound(OTHER, start_s=5))),
+        ("separate", False, (Sound(CLIP), Sound(OTHER))),
+    ):
+        record = await me.start(encoding="container", track=track)
+        async with open_talk(record["live"]["ingest_ws"]) as talk:
+            await talk.send(tracks_in("matroska", *sounds), piece_s=0.05)
+            await talk.say("close")
+            assert await talk.to_the_end() == (1000, "")
+        job = await me.job(record["job_id"])
+        said[track, second] = job["text"]
+        told = talk.of("warning")
+        codes = ["other_tracks"] * ((track, second) == ("auto", False))
+        assert [warning["code"] for warning in told] == [warning["code"] for warning in job["warnings"]] == codes
+        if told:
+            assert told[0]["message"].startswith(
+                "Somebody speaks on track 2, but track 1 is heard: begin again with track"
+            )
+            assert re.search(r"also spoke on track 2, \d s: begin again", job["warnings"][0]["message"])
+        if track == "separate":
+            assert {(word["channel"], word["speaker"]) for word in talk.of("word")} == {(0, "S1"), (1, "S2")}
+    for track, second in (("auto", False), ("auto", True), ("mix", False), ("separate", False)):
+        assert "modern" in said[track, second]
+    for track in (2, "mix", "separate"):
+        assert "block books" in said[track, False].lower()
 
 
 def test_every_door_takes_a_track_and_names_one_that_is_not_there(client, bundled_server):
@@ -126,7 +146,7 @@ def test_a_wrong_track_is_refused_by_its_name(client, fields, code):
     assert (fault["param"], fault["code"]) == ("track", code)
 
 
-@pytest.mark.parametrize("wrong", [{"track": 2}, {"track": "mix", "encoding": "container"}])
+@pytest.mark.parametrize("wrong", [{"track": 2}, {"track": "mix", "encoding": "container", "channels": "separate"}])
 def test_a_live_session_refuses_tracks_that_it_cannot_hear(client, wrong):
     answer = client.post("/v1/live", json=wrong)
     assert answer.status_code == 422

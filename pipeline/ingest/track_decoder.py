@@ -1,0 +1,113 @@
+"""Decodes the packets of one track, with PyAV, and counts those that cannot be decoded. part.py reads the packets."""
+
+from errno import EPERM
+from typing import TypeAlias
+
+import av.error
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.packet import Packet
+
+from pipeline.errors import InvalidAudio
+from pipeline.ingest.containers import ISO_MEDIA, UNTIMED, DecodeLimits
+from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.tracks import Track
+
+TimedFrame: TypeAlias = tuple[AudioFrame, float | None]
+"""A frame, and the time in seconds at which it begins; None: unknown."""
+
+TAGS = (b"ID3", b"TAG", b"APETAGEX")
+"""What a packet begins with that is a tag between joined files instead of audio."""
+
+ENCRYPTED_TAGS = frozenset({"drms", "aavd"})
+"""Sample descriptions of MP4 files that iTunes and Audible sell. Their packets do not say that they are encrypted."""
+
+ENCRYPTED = "the audio of this file is encrypted: send a copy without encryption (DRM)"
+
+
+class TrackDecoder:
+    """Follows one track. What cannot be decoded is entered into the ledger, once a frame follows."""
+
+    def __init__(self, track: Track, stream: AudioStream, container: str, limits: DecodeLimits, ledger: Ledger) -> None:
+        """*container* is FFmpeg's name of its format. Raises InvalidAudio if it says that the track is encrypted."""
+        if _tag_of(stream) in ENCRYPTED_TAGS:
+            raise InvalidAudio(ENCRYPTED)
+        self.track = track
+        self.stream = stream
+        self.tick_s = float(stream.time_base or 0)  # of the time stamps
+        self.begun = False  # was a frame decoded?
+        self.refused = False  # was InvalidAudio raised?
+        self.skipped = 0  # bad packets with frames behind them
+        self._came = False  # did a packet come?
+        self._timed = container not in UNTIMED
+        self._may_be_encrypted = container == ISO_MEDIA
+        self._limits = limits
+        self._ledger = ledger
+        self._broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
+        self._padding = 0  # those of them that hold zeros alone, which are no loss at the end
+        self._broken_s = self._clock_s = 0.0  # their length; the time of the next frame if there are no time stamps
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether bad packets are the last ones so far."""
+        return self._broken > self._padding
+
+    @property
+    def is_undecodable(self) -> bool:
+        """Whether packets came, and none of them could be decoded."""
+        return self.refused or (self._came and not self.begun)
+
+    def decode(self, packet: "Packet[AudioStream] | None") -> list[TimedFrame]:
+        """Return the frames that a packet completes; None flushes the decoder. Raises InvalidAudio."""
+        if self.refused:
+            return []
+        self._came |= packet is not None and packet.size > 0
+        try:
+            frames = self._open(packet)
+        except av.error.FFmpegError:
+            if packet is not None and not (data := bytes(packet)).startswith(TAGS):
+                self._padding += not data.strip(b"\0")
+                self._broken += 1
+                self._broken_s += (packet.duration or 0) * self.tick_s
+            return []
+        if frames and self._broken:
+            self._skip()
+        return [(frame, self._at_s(frame)) for frame in frames]
+
+    def _at_s(self, frame: AudioFrame) -> float | None:
+        """Return when a frame begins. Raises InvalidAudio beyond the limits."""
+        rate, channels, limits = frame.sample_rate, frame.layout.nb_channels, self._limits
+        if not limits.lowest_rate <= rate <= limits.highest_rate:
+            raise InvalidAudio(f"{rate} Hz is outside {limits.lowest_rate}..{limits.highest_rate}")
+        if not 1 <= channels <= limits.max_channels:
+            raise InvalidAudio(f"{channels} channels are more than {limits.max_channels}")
+        self.begun = True
+        if self._timed:
+            return None if frame.pts is None or not self.tick_s else frame.pts * self.tick_s
+        at_s = self._clock_s
+        self._clock_s += frame.samples / rate
+        return at_s
+
+    def _open(self, packet: "Packet[AudioStream] | None") -> list[AudioFrame]:
+        """Decode a packet. Raises FFmpegError, and InvalidAudio if the recording begins encrypted."""
+        if self._may_be_encrypted and packet is not None and packet.has_sidedata("encryption_info"):
+            if not self.begun:
+                raise InvalidAudio(ENCRYPTED)
+            raise av.error.InvalidDataError(EPERM, ENCRYPTED)
+        return self.stream.codec_context.decode(packet)
+
+    def _skip(self) -> None:
+        """Enter the bad packets, since a frame follows them."""
+        self.skipped += self._broken
+        self._ledger.skipped += self._broken
+        self._ledger.skipped_s += self._broken_s
+        self._clock_s += self._broken_s
+        self._broken, self._padding, self._broken_s = 0, 0, 0.0
+
+
+def _tag_of(stream: AudioStream) -> str:
+    """Return the four letters by which the container names the codec; none where they are no letters."""
+    try:
+        return stream.codec_context.codec_tag
+    except UnicodeDecodeError:
+        return ""
