@@ -52,7 +52,10 @@ LOOKED_WHOLE_S, LOOK_S, LOOK_EVERY_S = 600.0, 10.0, 60.0
 ENDS_EXACTLY = frozenset({"wav", "aiff", "au", ISO_MEDIA, "matroska,webm", "flac", "tta"})
 """Containers of which every byte behind the last packet is known: a tag, an index, or foreign."""
 
-LENGTH_FROM_SIZE = frozenset({"avi", "caf", "asf", "asf_o"})
+WHOLE_S = 0.1
+"""A recording that lacks no more than this of its stated length is whole."""
+
+LENGTH_FROM_SIZE = frozenset({"avi", "caf", "asf", "asf_o", "w64"})
 """Containers whose length FFmpeg guesses from the size of the file if no other recording is known to follow."""
 
 TrackFrame: TypeAlias = tuple[Track, TimedFrame]
@@ -134,6 +137,8 @@ class Part:
         if stated_s is not None and not skipped and decoded < position(0.99 * stated_s - 0.5):
             self._cut = True
             self._ledger.cut_off += position(stated_s) - decoded
+        elif stated_s is not None and decoded >= position(stated_s - WHOLE_S):
+            self._cut = False  # FFmpeg only took what stands behind it for a part of it
         missing = wav_bytes_missing(self._source.head, self._source.size)
         self._ledger.cut_bytes += missing
         self._ledger.cut |= self._cut or missing > 0 or any(one.begun and one.is_cut for one in decoders)

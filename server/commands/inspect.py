@@ -40,6 +40,10 @@ def run(given: argparse.Namespace, config: Config) -> int:
     return 0
 
 
+LAYOUTS = {"1 channels": "mono", "2 channels": "stereo"}
+"""What FFmpeg calls the channels of containers that do not say where they belong."""
+
+
 def as_json(path: Path, found: Inspection) -> dict[str, Any]:
     """What --json prints. Lengths are in seconds, levels in dBFS."""
     probe = found.probe
@@ -87,7 +91,11 @@ def as_text(path: Path, found: Inspection) -> list[str]:
     ]
     for track in probe.tracks:
         is_heard = track.number == probe.track
-        facts = [track.codec or "no decoder", *([f"{track.rate} Hz"] if track.rate else []), track.layout]
+        facts = [
+            track.codec or "no decoder",
+            *([f"{track.rate} Hz"] if track.rate else []),
+            LAYOUTS.get(track.layout, track.layout),
+        ]
         facts += ["default"] * track.default + ["commentary or description"] * track.aside
         facts += [SPEECH[found.speech[track.number]]]
         mark = "→" if is_heard else " "

@@ -4,6 +4,7 @@ import argparse
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def key_of(given: argparse.Namespace, config: Config) -> str:
 
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
-    """Turn errors of the server, or its absence, into one sentence and exit status 1."""
+    """Turn errors of the server, or its absence, into one sentence and exit status 1. A wrong option is ConfigError."""
     import httpx  # noqa: PLC0415  takes 0.2 s, and who transcribes a file here reaches nobody
 
     from server.client import ServiceError  # noqa: PLC0415  as above
@@ -162,6 +163,8 @@ def reaching(address: str) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
+        if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise ConfigError(str(error)) from None
         raise SystemExit(f"scribewire: {error}") from None
     except (OSError, httpx.TransportError) as error:
         raise SystemExit(f"scribewire: {address} cannot be reached: {error}") from None

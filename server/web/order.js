@@ -1,6 +1,12 @@
 // The form fields for a transcription that speech and files share: language, expected words, and what becomes of the text.
 
-import { find } from "./dom.js";
+import { find, make } from "./dom.js";
+
+const MOST_TRACKS = 32; // of a container, as the API takes it
+
+for (let number = 1; number <= MOST_TRACKS; number += 1) {
+  find("#files-order select[name=track]").append(make("option", { value: number }, `track ${number}`));
+}
 
 for (const place of document.querySelectorAll(".order")) place.append(find("#order-options").content.cloneNode(true));
 

@@ -29,7 +29,7 @@ KINDS = [
     (container, codec, live)
     for container, codec, *_ in (*LOSSLESS, *LOSSY)
     for live in (False, True)
-    if container not in ("wv", "mpeg") and not (live and container in SEEKING)
+    if container != "mpeg" and not (live and container in SEEKING)
 ]
 RATES = {
     "libopus": 48000,
