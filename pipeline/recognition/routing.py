@@ -193,6 +193,8 @@ class _Caller:
         sure = surety(words) >= SURE
         if (sure and _is_detected(request)) or (speech < SHORTEST and not nothing_before and (sure or not words)):
             return result
+        if sure and speech >= SHORTEST and self.models.shows_itself(result.language or ""):
+            return replace(result, language_probability=round(surety(words), 3), detected=newest)
         answer = await self.check(request, newest, words, result, allowed)
         if answer.language != result.language and len(spans) > 1:
             assert answer.language is not None
@@ -278,14 +280,12 @@ class _Caller:
             runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
-    async def compare(
-        self, request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None
-    ) -> Choice:
+    async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice, near: str | None) -> Choice:
         """Return what was found, or the rival where the utterance has surer words in that language."""
         if found.rival is None:
             return found
         heard = await self.hear(part_of(request, span), found)
-        language = found.rival if _is_doubtful(found, neighbour, heard) else heard.language or found.language
+        language = found.rival if _is_doubtful(found, near, heard) else heard.language or found.language
         return Choice(language, found.probability, others=found.others)
 
     async def hear_beside(

@@ -107,10 +107,12 @@ def hear(models: FakeModels, request: DecodeRequest) -> RecognitionResult:
     return asyncio.run(LanguageRouter(models).recognise(request, tenant="a"))
 
 
-def test_english_is_heard_by_its_own_model_alone():
+@pytest.mark.parametrize("turn", [None, 0])
+def test_english_is_heard_by_its_own_model_alone(turn: int | None):
     spoken = Spoken([(0, 4, "en"), (5, 9, "en")])
     models = FakeModels(spoken)
-    heard = hear(models, request_of(spoken, 0, 9.5))
+    heard = hear(models, request_of(spoken, 0, 9.5, turn=turn))
+    assert heard.language_probability == pytest.approx(0.9)
     assert {word.language for word in heard.words} == {"en"}
     assert models.asked == [("small", "en")], "nothing is detected where the model is sure of its words"
 
