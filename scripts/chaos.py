@@ -40,10 +40,11 @@ from websockets.exceptions import WebSocketException
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.client import Client, ServiceError
+from tests.processes import free_port
 from tests.server.buckets import BucketService, bucket_service
 from tests.server.clustering import Balancer
 from tests.server.postgres import FAST, new_cluster
-from tests.server.running import ROOT, environment, free_port
+from tests.server.running import ROOT, environment
 
 CLIENTS, SPEAKERS = 6, 2
 SPOKEN_S = 40

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from benchmarks.measure import ROOT, process_tree, rss_mb
 from scripts.chaos import Process, answers, ask_sqlite, wait_until
-from tests.server.running import environment, free_port
+from tests.processes import free_port
+from tests.server.running import environment
 
 START_S = 120
 DISK_MB = 1024

@@ -47,9 +47,8 @@ class AgreementOptions:
     doubtful: float = 0.35
     often: int = 3
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
-    opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits
+    opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits until settled
     first_sure: float = math.inf  # the same for the first word of all
-    opening_settled: int = position(3.0)  # how far from the end both may be committed
     apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
 
 
@@ -209,7 +208,7 @@ class Agreement:
             word = candidate.word
             begins = first and candidate is fresh[0]
             sure = word.probability >= (options.first_sure if begins else options.opening_sure)
-            return sure or word.end <= until - options.opening_settled
+            return sure or word.end <= until - options.settled
 
         return _count_leading(fresh, clear)
 

@@ -58,7 +58,7 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
             return replace(options, step=round(LOW_SHARE * options.step), agreement=sooner)
         case "accurate":
             turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
-            agreement = replace(agreement, settled=SETTLED, opening_settled=SETTLED, shown=3)
+            agreement = replace(agreement, settled=SETTLED, shown=3)
             return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
         case _ if patient:
             turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)

@@ -56,7 +56,7 @@ def test_words_that_will_probably_change_are_not_shown_at_the_end():
 
 
 def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
-    agreement = Agreement(replace(OPTIONS, opening_sure=0.6, first_sure=0.4, opening_settled=position(2.0)))
+    agreement = Agreement(replace(OPTIONS, opening_sure=0.6, first_sure=0.4, settled=position(2.0)))
     words = [
         *timed_words("and", probability=0.45),
         *timed_words("am", start=0.4),

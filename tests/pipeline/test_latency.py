@@ -51,7 +51,7 @@ async def test_the_end_of_a_turn_makes_all_its_words_final(latency):
 # --- the opening of a stream ------------------------------------------------------------------------------------------
 
 PATIENT = with_latency(StreamOptions(), BALANCED, patient=True)
-WAIT = PATIENT.agreement.opening_settled
+WAIT = PATIENT.agreement.settled
 
 
 def make_doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
