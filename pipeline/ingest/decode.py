@@ -4,7 +4,7 @@ A file may hold several recordings behind each other: they are heard one after t
 separate process.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -130,7 +130,7 @@ class OpenTracks:
             part.account_for_length(reached - begins + position(self._ledger.shifted_s))
             begins, part = reached, next(self._parts, None)
 
-    def _pieces(self, number: int, ends: dict[int, int], found: Iterator[tuple[int, Samples]]) -> Iterator[TrackPiece]:
+    def _pieces(self, number: int, ends: dict[int, int], found: Iterable[tuple[int, Samples]]) -> Iterator[TrackPiece]:
         for hole, samples in found:
             start = ends[number] + hole
             ends[number] = start + len(samples)

@@ -1,6 +1,5 @@
 """Decodes the packets of one track, with PyAV, and counts those that cannot be decoded. part.py reads the packets."""
 
-from errno import EPERM
 from typing import TypeAlias
 
 import av.error
@@ -9,7 +8,7 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import ISO_MEDIA, UNTIMED, DecodeLimits
+from pipeline.ingest.containers import UNTIMED, DecodeLimits
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.tracks import Track
 
@@ -40,7 +39,6 @@ class TrackDecoder:
         self.skipped = 0  # bad packets with frames behind them
         self._came = False  # did a packet come?
         self._timed = container not in UNTIMED
-        self._may_be_encrypted = container == ISO_MEDIA
         self._limits = limits
         self._ledger = ledger
         self._broken = 0  # bad packets since a frame: skipped if a frame follows, else the end is cut
@@ -89,11 +87,10 @@ class TrackDecoder:
         return at_s
 
     def _open(self, packet: "Packet[AudioStream] | None") -> list[AudioFrame]:
-        """Decode a packet. Raises FFmpegError, and InvalidAudio if the recording begins encrypted."""
-        if self._may_be_encrypted and packet is not None and packet.has_sidedata("encryption_info"):
-            if not self.begun:
-                raise InvalidAudio(ENCRYPTED)
-            raise av.error.InvalidDataError(EPERM, ENCRYPTED)
+        """Decode a packet. Raises FFmpegError, and InvalidAudio if the recording is encrypted."""
+        # It takes 2 us, so it is asked up to the first frame. Later packets that are encrypted cannot be decoded.
+        if not self.begun and packet is not None and packet.has_sidedata("encryption_info"):
+            raise InvalidAudio(ENCRYPTED)
         return self.stream.codec_context.decode(packet)
 
     def _skip(self) -> None:

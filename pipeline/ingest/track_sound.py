@@ -1,6 +1,6 @@
 """The samples of one track of a recording: its frames resampled, and how much silence its time stamps have between."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from av.audio.frame import AudioFrame
@@ -36,16 +36,16 @@ class TrackSound:
         self._run: Resampler | None = None
         self._due_s = part.start_s  # players start at the first time stamp of any stream
 
-    def add(self, timed: TimedFrame, behind: int = 0) -> Iterator[tuple[int, Samples]]:
-        """Take a frame. Yield samples of silence, and the samples behind them.
+    def add(self, timed: TimedFrame, behind: int = 0) -> list[tuple[int, Samples]]:
+        """Take a frame. Return samples of silence, and those behind them, which may be none.
 
         *behind* is by how many samples another track is ahead: time that is known to have passed.
         """
         frame, at_s = timed
         hole = self._hole(at_s, behind)
-        run = self._run
+        run, found = self._run, []
         if run is not None and (hole or not run.takes(frame)):
-            yield 0, run.flush()
+            found.append((0, run.flush()))
             self._ledger.gaps += hole > 0
             self._ledger.filled += hole
             run = None
@@ -54,13 +54,15 @@ class TrackSound:
         due_s = self._due_s
         begins_s = at_s if due_s is None or _is_off(at_s, due_s) else due_s
         self._due_s = None if begins_s is None else begins_s + frame.samples / frame.sample_rate
-        yield hole, run.resample(frame)
+        samples = run.resample(frame)
+        if hole or len(samples):
+            found.append((hole, samples))
+        return found
 
-    def flush(self) -> Iterator[tuple[int, Samples]]:
-        """Yield what the resampler still holds."""
-        if self._run is not None:
-            yield 0, self._run.flush()
-            self._run = None
+    def flush(self) -> list[tuple[int, Samples]]:
+        """Return what the resampler still holds."""
+        run, self._run = self._run, None
+        return [] if run is None else [(0, run.flush())]
 
     def _hole(self, at_s: float | None, behind: int) -> int:
         """Return the samples between where a frame was due and where it begins, or 0 if the gap is not to be filled."""

@@ -29,7 +29,7 @@ LIKELY = 0.5
 """Words below this mean probability, in another language than the neighbours', are compared with words in theirs.
 
 Where it is not even certain, they are no reason to leave theirs: words had 0.74 or more in 15 utterances of the tuning
-half that did differ, and 0.71 or less in 41 that did not."""
+half that did differ, and 0.71 or less in 39 that did not."""
 
 GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""

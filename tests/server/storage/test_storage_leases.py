@@ -1,6 +1,7 @@
 """Tests of the lease protocol: who may write, what each write includes, and what happens when a lease ends."""
 
 import asyncio
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -194,6 +195,18 @@ async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time
     assert await storage.jobs.reap(limit=10) == 1
 
 
+async def test_renewing_and_checkpointing_keep_a_lease_alive(storage, clock):
+    await submit(storage)
+    lease = await claim(storage)
+    for index in range(4):
+        clock.advance(s=LEASE_S - 1)
+        if index % 2:
+            assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
+        else:
+            assert await checkpoint(storage, lease, index)
+        assert await storage.jobs.reap(limit=10) == 0
+
+
 async def test_a_renewal_never_shortens_a_lease(storage, clock):
     await submit(storage)
     lease = await claim(storage)
@@ -230,6 +243,25 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(sto
     assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.failed"]
     other = await submit(storage)
     assert (await claim(storage)).job.id == other
+
+
+async def test_a_job_given_back_with_an_error_four_times_fails_with_it(storage):
+    job_id = await submit(storage)
+    for attempt in range(4):
+        error = replace(ENGINE_ERROR, message=f"attempt {attempt}")
+        assert await storage.jobs.release(await claim(storage), delay_s=0, error=error, count=True)
+    job = await storage.jobs.get(job_id)
+    assert (job.state, job.error) == (State.FAILED, replace(ENGINE_ERROR, message="attempt 3"))
+
+
+async def test_a_shutdown_costs_no_attempt_not_even_the_last(storage):
+    await submit(storage)
+    for _ in range(3):
+        assert await storage.jobs.release(await claim(storage), delay_s=0, error=ENGINE_ERROR, count=True)
+    for _ in range(6):
+        lease = await claim(storage)
+        assert lease.job.attempt == 4
+        assert await storage.jobs.release(lease, delay_s=0, error=None, count=False)
 
 
 async def test_a_delayed_job_waits_for_its_time(storage, clock):

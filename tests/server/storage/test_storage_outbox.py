@@ -63,6 +63,15 @@ async def test_a_due_message_goes_to_one_sender_until_its_time_is_over(storage, 
     assert again.webhook_id == first.webhook_id
 
 
+async def test_messages_come_due_oldest_first_and_no_more_than_asked_for(storage, clock):
+    made = []
+    for _ in range(3):
+        made.append(await end_job(storage))
+        clock.advance(ms=1)
+    assert [row.job_id for row in await storage.outbox.claim_due(limit=2, busy_s=BUSY_S)] == made[:2]
+    assert await storage.outbox.backlog() == 3
+
+
 async def test_a_failed_attempt_comes_due_again_when_it_says(storage, clock):
     await end_job(storage)
     (row,) = await due(storage)
