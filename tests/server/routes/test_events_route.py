@@ -273,3 +273,41 @@ def test_five_streams_of_a_job_may_be_open_and_a_closed_one_makes_room(client, g
         assert int(refused.headers["retry-after"]) >= 1
     assert until(lambda: client.head(f"/v1/jobs/{gated_job['job_id']}/events").status_code != 429)
     assert client.head(f"/v1/jobs/{gated_job['job_id']}/events").status_code == 200
+
+
+def test_many_at_once_find_no_more_seats_than_there_are(server, client, gated_job):
+    statuses: list[int] = []
+    go = threading.Barrier(12)
+
+    def open_one() -> None:
+        with server.client(client.headers["authorization"].removeprefix("Bearer ")) as mine:
+            go.wait()
+            with follow_events(mine, gated_job["job_id"]) as response:
+                statuses.append(response.status_code)
+                if response.status_code == 200:
+                    for lines in blocks(response):
+                        if (event := parse_event(lines)) and event.event.startswith("job.c"):
+                            return
+
+    threads = [threading.Thread(target=open_one) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(statuses) == 12)
+    OPEN.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * 5 + [429] * 7
+
+
+def test_a_server_that_stops_lets_its_readers_go(tmp_path):
+    OPEN.clear()
+    with serve(tmp_path) as it, it.new_client() as client:
+        it.batch.scripts["gate"] = gate
+        record = submit(client, prompt="gate", wait="0")
+        with follow_events(client, record["job_id"]) as response:
+            lines = blocks(response)
+            next(lines)
+            it.call(it.service.begin_stop)
+            seen = [event.event for event in map(parse_event, lines) if event]
+        assert "job.completed" not in seen
+        OPEN.set()
