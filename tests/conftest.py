@@ -87,10 +87,13 @@ LONG = (
     "tests/benchmarks/test_corpus.py",
     "tests/benchmarks/test_live_words.py",
     "tests/chaos/",
+    "tests/pipeline/test_batch_speakers.py",
     "tests/pipeline/test_hints.py",
     "tests/pipeline/test_hub.py",
     "tests/pipeline/test_isolation.py",
     "tests/pipeline/test_layouts.py",
+    "tests/pipeline/test_live_speakers.py",
+    "tests/pipeline/test_said_again.py",
     "tests/pipeline/test_whisper.py",
     "tests/server/storage/test_storage_processes.py",
     "tests/server/transport/test_websocket_frames.py",
@@ -104,14 +107,15 @@ FIRST = (
     "tests/chaos/",
     "tests/server/commands/",
     "tests/server/contract/",
-    "tests/server/storage/test_storage_processes.py",
+    "tests/server/storage/",
     "tests/server/test_cluster.py",
     "tests/server/test_faults.py",
+    "tests/server/transport/",
     "tests/test_docs.py",
     "tests/test_recipes.py",
     "tests/web/",
 )
-"""What takes more than half a minute in one process."""
+"""What takes more than half a minute in one process, or waits more than it computes."""
 
 STARTED = frozenset(
     {"server", "live_server", "hasty_server", "impatient_server", "small_server", "bundled_server", "bucket"}
