@@ -23,6 +23,21 @@ Samples: TypeAlias = NDArray[np.float32]
 """Audio at RATE, -1..1. Mono has one dimension. Channels that are recognised separately have the shape (n, channels),
 so that length and slices mean the same for both."""
 
+Pcm: TypeAlias = NDArray[np.int16]
+"""Mono audio at RATE in 16 bits, as live streams keep it."""
+
+FULL_SCALE = np.float32(1 << 15)
+"""The value in 16 bits that would be 1.0."""
+
+
+def floats_of(samples: Samples | Pcm) -> Samples:
+    """Return *samples* as floats. The same object if they are floats."""
+    if samples.dtype == np.float32:
+        return samples
+    floats: Samples = samples.astype(np.float32)
+    floats /= FULL_SCALE
+    return floats
+
 
 def join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return *spans*, which are in order, with neighbours that touch joined into one."""

@@ -51,14 +51,22 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     with the most points. A word without a pause in it counts as no longer than it can take.
     """
     tail = units_of(committed[-TAIL:])
+    meets = min(end, *(unit.start for unit in tail)) - JUMP if tail else 0
+    passed = next((count for count, word in enumerate(words) if word.end >= meets), len(words))
+    new, count = _new_after(tail, words[passed:], end)
+    return new, passed + count
+
+
+def _new_after(tail: Sequence[Unit], words: Sequence[Word], end: int) -> tuple[list[Word], int]:
+    """Return what find_new_words() does, for words of which none comes long before the final ones of *tail*."""
     units = units_of([word if may_pause(word.text) else _without_tail(word) for word in words])
     repeated = _repeated_counts(tail, units)
 
     def score(split: int) -> float:
         before = units[split - 1].end if split else end
         behind = units[split].start if split < len(units) else end
-        met = bool(tail) and split > 0 and tail[-1].text == units[split - 1].text and _near(tail[-1], units[split - 1])
-        late = 0 if _is_anchored(tail, units[:split]) else before - end
+        met = bool(tail) and split > 0 and _is_repeated(tail[-1], units[split - 1])
+        late = 0 if _is_anchored(tail, units[max(0, split - 2) : split]) else before - end
         return repeated[split] + MET * met - 2 * max(0, late, end - behind) / RATE
 
     split = max((at for at in range(len(units) + 1) if _may_part(tail, units, at)), key=score)
@@ -89,15 +97,23 @@ def _is_anchored(tail: Sequence[Unit], units: Sequence[Unit]) -> bool:
 def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]:
     """Return for each place between two *units* how many words of *tail* come before it, in order (LCS)."""
     counts = Counter(unit.word for unit in tail)
+    places = [unit.start + unit.end for unit in units]
     row = [0.0] * (len(units) + 1)
-    for old in tail:
-        before, row = row, [0.0]
-        for column, new in enumerate(units):
-            most = max(row[-1], before[column + 1])
-            if _near(old, new) and (alike := _likeness(old.text, new.text)):
+    for old in tail:  # every answer comes here, so this is written for speed
+        before, row, most = row, [0.0], 0.0
+        first, last = old.start + old.end - 2 * JUMP, old.start + old.end + 2 * JUMP
+        for column, place in enumerate(places):
+            if before[column + 1] > most:
+                most = before[column + 1]
+            if first <= place <= last and (alike := _likeness(old.text, units[column].text)):
                 most = max(most, before[column] + alike / counts[old.word])
             row.append(most)
     return row
+
+
+def _is_repeated(old: Unit, new: Unit) -> bool:
+    """Return whether both have the same text at about the same place of a live stream."""
+    return old.text == new.text and abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
 
 
 @lru_cache(MAX_CACHED)
@@ -108,11 +124,6 @@ def _likeness(old: str, new: str) -> float:
     short, long = sorted((old, new), key=len)
     longer = len(short) > 1 and not (old.isdecimal() or new.isdecimal()) and long.startswith(short)
     return ALIKE if longer or sound_of(old) == sound_of(new) else 0.0
-
-
-def _near(old: Unit, new: Unit) -> bool:
-    """Return whether both are at about the same place of a live stream."""
-    return abs(old.start + old.end - new.start - new.end) <= 2 * JUMP
 
 
 def _may_part(tail: Sequence[Unit], units: Sequence[Unit], at: int) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 import regex
 
@@ -51,8 +52,7 @@ _WWW = re.compile(r"\b[Ww]{3}\b")  # said as three letters
 _SAID_DOT = re.compile(r"(?<=[^\W_]{2})[.](?=[^\W\d_]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """One unit of speech. *start* and *end* are positions; if a word has several units they are guesses."""
 
     text: str
@@ -206,6 +206,11 @@ def _read_numbers(parts: Sequence[tuple[_Part, int]], forms: SpokenForms) -> Ite
     """Yield the parts with number words as figures, each with the index of its word."""
     at = 0
     while at < len(parts):
+        text = parts[at][0].text
+        if text not in forms.values and text not in forms.scales and text not in forms.zeros:  # almost all words
+            yield parts[at]
+            at += 1
+            continue
         value, after = _zeros(parts, at, forms), at + 1
         if value is None:
             value, after = _number(parts, at, forms)

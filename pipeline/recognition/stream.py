@@ -396,7 +396,7 @@ class StreamCore:
         start = max(self._starts.newest, self._window.start)
         if self._options.translates:  # the times of the words only show roughly where they were said
             return self._starts.select_of_turn(result.words)
-        voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
+        voicing = Voicing(start, self._window.voiced(start, ask.end, self._options.speech))
         words = tuple(voicing.place(result.words))
         self.counts.unvoiced += len(result.words) - len(words)
         return self._starts.select_of_turn(words)
