@@ -103,8 +103,7 @@ def _repeated_counts(tail: Sequence[Unit], units: Sequence[Unit]) -> list[float]
         before, row, most = row, [0.0], 0.0
         first, last = old.start + old.end - 2 * JUMP, old.start + old.end + 2 * JUMP
         for column, place in enumerate(places):
-            if before[column + 1] > most:
-                most = before[column + 1]
+            most = max(most, before[column + 1])
             if first <= place <= last and (alike := _likeness(old.text, units[column].text)):
                 most = max(most, before[column] + alike / counts[old.word])
             row.append(most)

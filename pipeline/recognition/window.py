@@ -80,7 +80,7 @@ class AudioWindow:
         return samples
 
     def voiced(self, start: int, end: int, min_speech: float) -> bytes:
-        """Return a byte for each frame of samples(start, end): 1 if its speech has at least this probability, else 0."""
+        """Return a byte for each frame of samples(start, end): 1 if its speech is at least this probable, else 0."""
         return (self._speech[self._rows(start, end)] >= min_speech).tobytes()
 
     def voiced_spans(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
