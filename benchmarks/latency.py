@@ -92,7 +92,7 @@ class Bench:
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine)):
+        for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine.longest_job)):
             if isinstance(item, DecodeJob):
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
                 [heard] = self._engine.recognise([request])

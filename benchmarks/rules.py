@@ -172,7 +172,7 @@ class Bench:
             for number, track in enumerate(self._tracks[language]):
                 key = (language, number, sizes, rule.get("lead"))
                 if key not in self._jobs:
-                    options = packing_options(engine)
+                    options = packing_options(engine.longest_job)
                     if "lead" in rule:
                         options = replace(options, lead=rule["lead"])
                     jobs = speech_jobs([track.samples], self._voice.stream(), options)

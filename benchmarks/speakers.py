@@ -54,7 +54,7 @@ System: TypeAlias = Callable[[Samples, Words], Answer]
 
 def as_file(models: SpeakerModels, samples: Samples, words: Words) -> Answer:
     diarizer = Diarizer(models)
-    diarizer.receive(samples)
+    diarizer.add_samples(samples)
     diarizer.end()
     turns = speaker_turns({None: diarizer}, SpeakerOptions())
     times = SpeakerTimes(turns)

@@ -103,10 +103,11 @@ def throughput() -> Iterator[Row]:
 
 
 def languages() -> Iterator[Row]:
-    """Yield the figures of each language: given, detected, and by transcribe()."""
+    """Yield the figures of each language: found, told, and by transcribe()."""
     for code, name in NAMES.items():
-        clips, joined = (results()["languages"][f"{code} {kind}"] for kind in ("clips", "joined"))
-        yield {"name": name, "clips": clips, "joined": joined}
+        ways = results()["languages"][f"{code} joined"]
+        low, high = (100 * share for share in ways["found"]["difference_interval"])
+        yield {"name": name, **ways, "theirs": ways["transcribe()"], "apart": f"{low:+.1f} to {high:+.1f}"}
 
 
 def latency_choices() -> Iterator[Row]:
@@ -151,11 +152,9 @@ def soak() -> Iterator[Row]:
 TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
     "in short": ("what, with Whisper `tiny.en` | figure | measured on", "{what} | {figure} | {machine}", in_short, ""),
     "languages": (
-        "language | clips | words | clips alone | `transcribe()` | joined | `transcribe()` | language right",
-        ("{name} | {clips[found][clips]} | {clips[found][words]} | {clips[found][wer]:.1%} | "
-         "{clips[transcribe()][wer]:.1%} | {joined[found][wer]:.1%} | {joined[transcribe()][wer]:.1%} | "
-         "{clips[found][languages_right][0]} and {joined[found][languages_right][0]} of "
-         "{clips[found][languages_right][1]}"),
+        "language | clips | words | nothing set | language told | `transcribe()` | apart, 95 % | language right",
+        ("{name} | {found[clips]} | {found[words]} | {found[wer]:.1%} | {told[wer]:.1%} | {theirs[wer]:.1%} | "
+         "{apart} | {found[languages_right][0]} of {found[languages_right][1]}"),
         languages, "languages"),
     "throughput": (
         "system | file, s | CPU, s | time, s | memory, MB | measured on",

@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="base")
     parser.add_argument("--seconds", type=float, default=24.0, help="of each sound")
-    parser.add_argument("--languages", nargs="+", default=LANGUAGES[:12], help="that are told, beside none")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are told, beside none")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
     engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), VoiceDetector()
@@ -107,7 +107,7 @@ def main() -> None:
 
 def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
     """Yield the words of the speech that the voice detector finds, in each language. As files are packed."""
-    for item in speech_jobs([samples], voice.stream(), packing_options(engine)):
+    for item in speech_jobs([samples], voice.stream(), packing_options(engine.longest_job)):
         if isinstance(item, DecodeJob):
             for language in told:
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)

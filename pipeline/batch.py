@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,21 +52,12 @@ CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to th
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 
 
-class JobLimit(Protocol):
-    """What an engine, or a set of models, says about the jobs of files."""
-
-    @property
-    def longest_job(self) -> int:
-        """The most samples in one request."""
-        ...
-
-
-def packing_options(engine: JobLimit) -> PackingOptions:
+def packing_options(longest_job: int) -> PackingOptions:
     """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
 
     Full jobs cost less for each second of audio, and give the model more context.
     """
-    return PackingOptions(target=engine.longest_job - JOB_ENDS, longest=engine.longest_job)
+    return PackingOptions(target=longest_job - JOB_ENDS, longest=longest_job)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,14 +252,15 @@ class Batch:
             return self._recogniser
         return LanguageRouter(self._models.only(model))
 
-    def _limit_of(self, model: str | None) -> JobLimit:
+    def _longest_job(self, options: BatchOptions) -> int:
+        """Return the most samples of a job: what suits the model of the order's language, or else the default one."""
         if self._models is None:
-            return self._engine
-        return self._models if model is None else self._models.only(model)
+            return self._engine.longest_job
+        return self._models.longest_job(options.model or self._models.name_for(options.language))
 
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
         level = InputLevel()
-        packing = packing_options(self._limit_of(options.model))
+        packing = packing_options(self._longest_job(options))
         return _Channel(
             number,
             packer_of(self._voice.stream() if self._voice else None, packing, level),
@@ -303,7 +295,7 @@ class _Channel:
 
     def listen(self, samples: Samples) -> None:
         if self.diarizer is not None:
-            self.diarizer.receive(samples)
+            self.diarizer.add_samples(samples)
         self._add(self.packer.pack(samples))
 
     def finish(self, notes: Sequence[str]) -> None:
@@ -379,8 +371,8 @@ class _GrowingChunk:
             return
         for segment in segments:
             language = segment.language or self._language
-            self._segments += self._text.receive([segment], language=language, reached=segment.start)
-        self._segments += self._text.receive((), language=None, reached=self._reached)
+            self._segments += self._text.rewrite([segment], language=language, reached=segment.start)
+        self._segments += self._text.rewrite((), language=None, reached=self._reached)
 
     def chunk(self, notes: Sequence[str] = ()) -> Chunk:
         """Return the chunk that has grown, and begin the next one."""

@@ -354,7 +354,7 @@ class Session:
         if self._text is None:
             return events
         decided = min(self._core.decided, self._received)
-        shown = self._text.receive(events, decided=decided, language=self._language)
+        shown = self._text.rewrite(events, decided=decided, language=self._language)
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
     async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:

@@ -99,7 +99,7 @@ class InputLevel:
         self._loudest_db = self._loudest_speech_db = _MIN_DB
         self._spoken = self._listened = 0
 
-    def receive(self, windows: Windows, speech: Sequence[float]) -> None:
+    def measure(self, windows: Windows, speech: Sequence[float]) -> None:
         """Take the next windows, (n, up to WINDOW), and the probability that each of them holds speech."""
         for level_db, probability in zip(levels_db(windows), speech, strict=True):
             self._recent = [*self._recent[1:], level_db]

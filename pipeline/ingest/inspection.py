@@ -46,7 +46,7 @@ def inspect(isolation: Isolation, path: Path, voice: VoiceDetector) -> Inspectio
         for samples in heard.samples:
             length += len(samples)
             windows = framer.windows_of(samples)
-            level.receive(windows, detect(windows))
+            level.measure(windows, detect(windows))
         probe, choice, notes = heard.audio.probe, heard.choice, heard.notes
     speech: dict[int, bool | None] = dict.fromkeys(track.number for track in probe.tracks)
     speech |= {number: None if count is None else count >= SPEAKS for number, count in choice.spoken.items()}
@@ -74,7 +74,7 @@ def _channels(isolation: Isolation, path: Path, probe: Probe) -> tuple[Channel, 
             gate.add(samples)
             for (level, framer), own in zip(each, np.ascontiguousarray(samples.T), strict=True):
                 windows = framer.windows_of(own)
-                level.receive(windows, [0.0] * len(windows))
+                level.measure(windows, [0.0] * len(windows))
     gate.flush()
     return tuple(
         Channel(number=number, loudest_db=level.loudest_db, copy_of=gate.copies.get(number))

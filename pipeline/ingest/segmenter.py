@@ -1,6 +1,6 @@
 """Turns speech probabilities into spans of speech, each with some silence around it. packing.py uses it.
 
-    for event in segmenter.receive(0.93): ...   # one window after the other
+    for event in segmenter.add_window(0.93): ...   # one window after the other
     for event in segmenter.end(): ...
 
 A span begins when the probability reaches *enter*, if it has been above *leave* for *min_speech* samples. It ends after
@@ -59,7 +59,7 @@ class Segmenter:
             return self.voiced + self._options.silence
         return (self._now if self._onset is None else self._onset) + self._options.min_speech
 
-    def receive(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
+    def add_window(self, speech: float, length: int = WINDOW) -> list[SpeechStarted | SpeechEnded]:
         """Return the events of the next *length* samples. Only the last window may be shorter than WINDOW."""
         start, self._now = self._now, self._now + length
         if self._onset is None:

@@ -41,7 +41,7 @@ class SpeechPacker:
         windows = self._framer.windows_of(samples)
         probabilities = self._vad(windows)
         if self._level is not None:
-            self._level.receive(windows, probabilities)
+            self._level.measure(windows, probabilities)
         for window, speech in zip(windows, probabilities, strict=True):
             yield from self._packer.pack(window, speech)
 

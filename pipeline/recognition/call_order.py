@@ -21,13 +21,10 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest
-
-if TYPE_CHECKING:
-    from pipeline.recognition.scheduler import Scheduler
 
 STARVING_S = 3.0
 """A file that has waited this long goes before live windows, once, so that live sessions never stop all files."""
@@ -64,11 +61,42 @@ class Urgency(IntEnum):
     BATCH = 2  # a file
 
 
+class CalledModel(Protocol):
+    """What the order asks of a loaded model. The scheduler is one."""
+
+    file_window_s: float  # the average time of the model for one window of a file; 0: unknown
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can be called."""
+
+    @property
+    def share(self) -> float:
+        """The part of the machine that one call uses."""
+
+    @property
+    def file_share(self) -> float:
+        """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
+
+    @property
+    def max_batch(self) -> int:
+        """The most windows in one call."""
+
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        """Return what the windows of one call have in common."""
+
+    def weigh(self) -> None:
+        """Take note that calls begin or end now."""
+
+    async def call(self, group: "Sequence[Work]") -> None:
+        """Call the engine with the items of *group*, and give each its answer."""
+
+
 @dataclass(slots=True, eq=False)
 class Work:
     """Work for a model, and the future that its caller waits for."""
 
-    scheduler: "Scheduler"  # of the model
+    model: CalledModel
     run: Callable[[Sequence[Any]], Sequence[Any]]  # called with the items of all work in one call
     item: Any
     bucket: Hashable
@@ -81,7 +109,7 @@ class Work:
 
     def shares_call(self, first: "Work") -> bool:
         """Return whether this can be in one call with *first*."""
-        return self.scheduler is first.scheduler and self.bucket == first.bucket
+        return self.model is first.model and self.bucket == first.bucket
 
 
 class CallOrder:
@@ -109,31 +137,31 @@ class CallOrder:
             if first is None:
                 self.behind_s = 0.0
                 return
-            used = self._used + first.scheduler.share - _ROUNDING
+            used = self._used + first.model.share - _ROUNDING
             if used > 1:
                 return
             self._count_behind()
-            if first.urgency is Urgency.BATCH and self._people_speak and used > first.scheduler.file_share:
+            if first.urgency is Urgency.BATCH and self._people_speak and used > first.model.file_share:
                 return
             group = self._choose(first)
             self.waiting = [work for work in self.waiting if work not in group]
-            group[0].scheduler.weigh()
+            group[0].model.weigh()
             calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
             self._calling[calling] = group[0]
 
-    def count_running(self, scheduler: "Scheduler") -> int:
+    def count_running(self, model: CalledModel) -> int:
         """Return how many calls of a model run."""
-        return sum(work.scheduler is scheduler for work in self._calling.values())
+        return sum(work.model is model for work in self._calling.values())
 
     @property
     def _callable(self) -> list[Work]:
         """The waiting work of models that can be called: each answers, and has a replica left."""
-        return [work for work in self.waiting if work.scheduler.answers]
+        return [work for work in self.waiting if work.model.answers]
 
     @property
     def _used(self) -> float:
         """The part of the machine that calls use. A call that hangs is not counted."""
-        return sum(work.scheduler.share for work in self._calling.values() if work.scheduler.answers)
+        return sum(work.model.share for work in self._calling.values() if work.model.answers)
 
     @property
     def _people_speak(self) -> bool:
@@ -146,7 +174,7 @@ class CallOrder:
         same = [first, *(work for work in order if work is not first and work.shares_call(first))]
         files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first)]
         group = [work for work in same if work.urgency is not Urgency.BATCH or work in files]
-        group = group[: first.scheduler.max_batch]
+        group = group[: first.model.max_batch]
         for work in group[1:]:
             self._renew(work)
         # A renewed window may be of another bucket. It comes soon.
@@ -154,9 +182,9 @@ class CallOrder:
 
     def _file_windows(self, first: Work) -> int:
         """Return how many windows of files may be in the call of *first*."""
-        window_s = first.scheduler.file_window_s
+        window_s = first.model.file_window_s
         if not window_s:  # it is not known how long they take
-            return 1 if self._people_speak else first.scheduler.max_batch
+            return 1 if self._people_speak else first.model.max_batch
         soon = int((FILES_AMID_SPEECH_S if self._people_speak else FILES_S) / window_s)
         return max(soon, first.urgency is Urgency.BATCH)
 
@@ -169,7 +197,7 @@ class CallOrder:
             fail(work, error)
             return
         if newest is not None:
-            work.item, work.bucket = newest, work.scheduler.bucket(newest)
+            work.item, work.bucket = newest, work.model.bucket(newest)
             work.urgency, work.audio_s = urgency_of(newest), len(newest.samples) / RATE
 
     def _rank(self, work: Work) -> tuple[float, float, float]:
@@ -183,7 +211,7 @@ class CallOrder:
     async def _call(self, group: Sequence[Work]) -> None:
         """Run one call, and start what can start after it."""
         try:
-            await group[0].scheduler.call(group)
+            await group[0].model.call(group)
         finally:
             calling = asyncio.current_task()
             assert calling is not None

@@ -1,8 +1,8 @@
 """Chooses the language of an utterance from what was detected in it and in its neighbours. Pure.
 
-Related languages are confused in single phrases: Italian is found amid Spanish with 0.7. So one that differs from its
-neighbours' is taken at once only where it is certain, and not at all where theirs is nearly as probable. Between, the
-caller hears the utterance in both and takes the surer words.
+Single phrases are mistaken for other languages: Spanish for Italian with 0.7, Dutch for Arabic with 0.8. So a language
+that differs from the neighbours' is taken at once only where it is certain, and not at all where theirs is nearly as
+probable. Between, the caller hears the utterance in both and takes the surer words.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 MIN_SPEECH_S = 1.5
 """The shortest speech whose language can be detected. In shorter speech, languages sound alike."""
 
-CERTAIN, POSSIBLE = 0.9, 0.02
-"""A language is taken at once from CERTAIN on, and the neighbours' is no rival of it below POSSIBLE."""
+CERTAIN = 0.9
+"""A language is taken at once from this probability on."""
 
 PLAIN, RIVAL = 0.8, 0.15
 """Without neighbours, a language below PLAIN is compared with the next one, if that one has RIVAL or more."""
@@ -23,11 +23,15 @@ PRIOR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A language, how probable it is, and the one that it is to be compared with by hearing both, if any."""
+    """A language, how probable it is, and the one that it is to be compared with by hearing both, if any.
+
+    *others*: how probable all others that may be found are together.
+    """
 
     language: str
     probability: float
     rival: str | None = None
+    others: float = 0.0
 
 
 def likeliest(probabilities: Mapping[str, float]) -> tuple[str, float]:
@@ -37,18 +41,28 @@ def likeliest(probabilities: Mapping[str, float]) -> tuple[str, float]:
 
 
 def choose_language(probabilities: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> Choice:
-    """Return the language of an utterance. *neighbour* is the one around it or before it; None: there is none."""
-    language, probability = likeliest(probabilities)
-    if probability >= CERTAIN:
-        return Choice(language, probability)
-    if neighbour is not None and neighbour in probabilities and neighbour != language:
-        share = probabilities[neighbour]
-        if speech_s < MIN_SPEECH_S or share * PRIOR >= probability:
-            return Choice(neighbour, round(share, 3))
-        return Choice(language, probability, neighbour if share >= POSSIBLE else None)
-    others = {code: share for code, share in probabilities.items() if code != language}
+    """Return the language of an utterance, one of *probabilities*, which has those that may be found.
+
+    *neighbour* is the one around it or before it; None: there is none.
+    """
+    every = sum(probabilities.values())
+    shares = {code: one / every if every else 1 / len(probabilities) for code, one in probabilities.items()}
+    language, rival = _choose(shares, neighbour=neighbour, speech_s=speech_s)
+    found = probabilities[language]
+    return Choice(language, round(found, 3), rival, round(every - found, 3))
+
+
+def _choose(shares: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> tuple[str, str | None]:
+    """Return the language and its rival, if any. All *shares* together are 1."""
+    language, share = likeliest(shares)
+    if share >= CERTAIN:
+        return language, None
+    if neighbour is not None and neighbour in shares and neighbour != language:
+        theirs = shares[neighbour]
+        if speech_s < MIN_SPEECH_S or theirs * PRIOR >= share:
+            return neighbour, None
+        return language, neighbour
+    others = {code: share for code, share in shares.items() if code != language}
     next_one = likeliest(others)[0] if others else language
-    compared = (
-        neighbour is None and probability < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL
-    )
-    return Choice(language, probability, next_one if compared else None)
+    compared = neighbour is None and share < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL
+    return language, next_one if compared else None

@@ -104,11 +104,9 @@ class ModelSet:
         """Return the name of the model that hears *language*; None: the default."""
         return self._routes.get(language or "", next(iter(self._places)))
 
-    @property
-    def longest_job(self) -> int:
-        """The most samples of a file that may be asked for at once, whichever model hears them."""
-        hearing = {self.name_for(None), *self._routes.values()}
-        return min(self._places[name].model.longest_job for name in hearing)
+    def longest_job(self, name: str) -> int:
+        """Return the most samples of a file that the model called *name* is asked for at once, loaded or not."""
+        return self._places[name].model.longest_job
 
     @property
     def idle_s(self) -> float:
@@ -205,10 +203,6 @@ class OneModel:
     @property
     def first(self) -> str | None:
         return ENGLISH if self.languages == {ENGLISH} else None
-
-    @property
-    def longest_job(self) -> int:
-        return self.model.longest_job
 
     def shows_itself(self, language: str) -> bool:  # noqa: ARG002  RoutedModels gives the name
         return len(self.languages) == 1

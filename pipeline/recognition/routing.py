@@ -26,12 +26,15 @@ SURE = 0.75
 """The mean probability of the words of an utterance from which on its language is believed."""
 
 LIKELY = 0.5
-"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs."""
+"""Words below this mean probability, in another language than the neighbours', are compared with words in theirs.
+
+Where it is not even certain, they are no reason to leave theirs: words had 0.74 or more in 15 utterances of the tuning
+half that did differ, and 0.71 or less in 41 that did not."""
 
 GROWTH = 2
 """The language of a live utterance is detected again when it has grown to this many times the speech."""
 
-EARLIER = position(5.0)
+EARLIER = position(10.0)
 """The speech of earlier jobs of a file, in which one language was found, counts as much as this much of a job."""
 
 PAUSE = position(0.4)
@@ -39,6 +42,11 @@ PAUSE = position(0.4)
 
 SHORTEST = position(1.5)
 """An utterance with less speech than this belongs to its neighbour."""
+
+SPOKEN = 0.1
+"""Less probability than this for all languages that may be found together: another one is spoken.
+
+base gave Spanish and French together as much in 73 of 74 clips in them, and in 1 of 187 in five other languages."""
 
 AROUND = position(0.2)
 """Audio before and after an utterance that is heard with it."""
@@ -206,7 +214,7 @@ class _Caller:
         if found.language == result.language:
             if sure or found.rival is None:
                 return replace(result, language_probability=found.probability, detected=span)
-            found = Choice(found.rival, shares[found.rival])
+            found = Choice(found.rival, shares[found.rival], others=found.others)
         heard = await self.hear(part_of(request, span), found)
         better = surety(words_in(span, [span], heard.words)) > surety(words)
         if better or (found.probability >= PLAIN and heard.words):
@@ -227,7 +235,7 @@ class _Caller:
             return replace(await self.hear(request, found, newer), detected=newest)
         heard = await self.hear_beside(part_of(request, newest), found, request.before)
         assert heard.language is not None
-        if heard.language == request.before:
+        if heard.language == request.before or _is_doubtful(found, request.before, heard):
             return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
             return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
@@ -249,7 +257,7 @@ class _Caller:
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
         found = [
-            await self.compare(request, span, _choose(request, span, own, neighbour))
+            await self.compare(request, span, _choose(request, span, own, neighbour), neighbour)
             for span, own in zip(spans, shares, strict=True)
         ]
         if len({one.language for one in found}) == 1:
@@ -270,12 +278,15 @@ class _Caller:
             runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
         return merge_answers(list(runs), runs)
 
-    async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice) -> Choice:
+    async def compare(
+        self, request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None
+    ) -> Choice:
         """Return what was found, or the rival where the utterance has surer words in that language."""
         if found.rival is None:
             return found
         heard = await self.hear(part_of(request, span), found)
-        return Choice(heard.language or found.language, found.probability)
+        language = found.rival if _is_doubtful(found, neighbour, heard) else heard.language or found.language
+        return Choice(language, found.probability, others=found.others)
 
     async def hear_beside(
         self,
@@ -292,7 +303,7 @@ class _Caller:
         _, other = await self.hear_newest(request, neighbour, None)
         if surety(other.words) <= surety(result.words):
             return result
-        return replace(other, language_probability=round(1 - found.probability, 3))
+        return replace(other, language_probability=found.others)
 
     async def hear(
         self, request: DecodeRequest, found: Choice, newer: Callable[[], DecodeRequest | None] | None = None
@@ -308,7 +319,10 @@ class _Caller:
     async def detect(
         self, request: DecodeRequest, span: tuple[int, int], allowed: frozenset[str]
     ) -> Mapping[str, float]:
-        """Return how probably the speech in *span* is in each of the *allowed* languages; all together 1."""
+        """Return how probably the speech in *span* is in each of the *allowed* languages: together 1.
+
+        If none of them seems to be spoken, it is what was detected: together less than SPOKEN.
+        """
         model = await self.models.detector()
         if model is None or len(allowed) == 1:
             return {min(allowed): 1.0}
@@ -316,11 +330,14 @@ class _Caller:
         probabilities = await model.detect_language(
             [part_of(request, span).samples], tenant=self.tenant, urgency=urgency
         )
-        known = {code: share for code, share in probabilities.items() if code in allowed}
+        known = {code: probabilities.get(code, 0.0) for code in allowed}
         every = sum(known.values())
-        if not every:
-            return dict.fromkeys(allowed, 1 / len(allowed))
-        return {code: share / every for code, share in known.items()}
+        return known if every < SPOKEN else {code: share / every for code, share in known.items()}
+
+
+def _is_doubtful(found: Choice, neighbour: str | None, heard: RecognitionResult) -> bool:
+    """Return whether an utterance keeps its neighbours' language: it has no likely words in either."""
+    return found.rival is not None and found.rival == neighbour and surety(heard.words) < LIKELY
 
 
 def _choose(

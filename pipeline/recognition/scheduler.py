@@ -80,7 +80,6 @@ class Scheduler:
         self._weighed_at = time.monotonic()
         self._closed = False
         self.file_window_s = 0.0
-        """The average time of the model for one window of a file; 0: unknown."""
 
     async def recognise(
         self,
@@ -124,7 +123,7 @@ class Scheduler:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     def statistics(self) -> SchedulerStatistics:
-        waiting = sum(work.scheduler is self for work in self._order.waiting)
+        waiting = sum(work.model is self for work in self._order.waiting)
         behind_s, utilisation = self._order.behind_s, self._utilisation
         return replace(self._numbers, waiting=waiting, behind_s=behind_s, utilisation=utilisation)
 
@@ -136,12 +135,10 @@ class Scheduler:
 
     @property
     def share(self) -> float:
-        """The part of the machine that one call uses."""
         return 1 / self._engine.replicas
 
     @property
     def file_share(self) -> float:
-        """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
         return self._engine.file_replicas_amid_speech * self.share
 
     @property
@@ -156,7 +153,7 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Whether no work of this model waits and no call runs."""
-        return not self._order.count_running(self) and all(work.scheduler is not self for work in self._order.waiting)
+        return not self._order.count_running(self) and all(work.model is not self for work in self._order.waiting)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         return self._engine.bucket(request)
@@ -198,9 +195,9 @@ class Scheduler:
     def _fail_waiting(self, error: Exception) -> None:
         """Fail all work that waits for this model."""
         for work in self._order.waiting:
-            if work.scheduler is self:
+            if work.model is self:
                 fail(work, error)
-        self._order.waiting = [work for work in self._order.waiting if work.scheduler is not self]
+        self._order.waiting = [work for work in self._order.waiting if work.model is not self]
 
     def _answer(self, group: Sequence[Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
         error = answering.exception()

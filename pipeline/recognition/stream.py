@@ -72,6 +72,7 @@ class StreamCore:
         self._language = options.language or options.before  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
         self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
+        self._probability: float | None = None  # how probable that language is
         self._next: str | None = None  # the language of the turn that begins where the first one was split
         self._mixed = False  # whether more than one language was spoken
         self._in_flight: WindowRequest | None = None
@@ -147,7 +148,7 @@ class StreamCore:
         self._warn_if_quiet(window, speech)
         self._window.append(window, speech=speech)
         idle = self._turns.first is None
-        self._report(self._turns.receive(self.position, speech))
+        self._report(self._turns.add_window(self.position, speech))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
@@ -250,7 +251,7 @@ class StreamCore:
         """Warn once of an input that stays very quiet."""
         if self._level is None:
             return
-        self._level.receive(window[np.newaxis], [speech])
+        self._level.measure(window[np.newaxis], [speech])
         if self._level.fine:
             self._level = None
         elif message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
@@ -354,18 +355,18 @@ class StreamCore:
     def _begin(self, turn: Turn) -> None:
         """Start to decide *turn*, which is the first one now."""
         self._answered = self._last_words = None
-        self._detected = None
+        self._detected = self._probability = None
         self._heard, self._next = self._next or self._heard, None
         self._segment_start = max(turn.start, self._agreement.end)
         self._agreement.settle(self._starts.begin(turn))
         self._forget(turn.start - self._options.final)
 
     def _close(self, result: RecognitionResult, *, forced: bool) -> None:
-        """Close the segment, if it has words. Its two scores are those of the last hypothesis."""
+        """Close the segment, if it has words. Its scores are those of the last hypothesis that has them."""
         if not self._segment:
             self._report_pending()
             return
-        segment = segment_of(self._segment, result)
+        segment = segment_of(self._segment, replace(result, language_probability=self._probability))
         self._events.append(SegmentClosed(self.counts.segments, segment, forced))
         self.counts.segments += 1
         self.counts.forced += forced
@@ -428,11 +429,10 @@ class StreamCore:
         """Note the language of an answer, and settle it if the answer is a final or has enough speech."""
         if self._options.language is not None or result.language is None or not result.words:
             return
-        probability = result.language_probability
-        self._heard = result.language
+        self._heard, probability = result.language, result.language_probability
         if probability is None:
             return
-        self._detected = result.detected or (self._starts.edge, ask.voiced)
+        self._probability, self._detected = probability, result.detected or (self._starts.edge, ask.voiced)
         enough = ask.aim is not Aim.PARTIAL or ask.voiced - self._detected[0] >= self._options.known_after
         if result.language != self._language and enough and probability >= self._options.known:
             self._mixed = self._language is not None

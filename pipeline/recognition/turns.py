@@ -72,11 +72,11 @@ class Turns:
         """The position before which no window can end with an event, whatever the windows contain."""
         return self._segmenter.steady
 
-    def receive(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
+    def add_window(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
         """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
         options = self._options
         self._segmenter.silence = max(options.endpointing, options.opening_endpointing if self.opening else 0)
-        events = self._segmenter.receive(speech)
+        events = self._segmenter.add_window(speech)
         self._follow(events, now)
         if self._segmenter.speaking and speech >= options.leave:
             self._opening -= WINDOW

@@ -2,7 +2,7 @@
 
 diarizer = Diarizer(models)
 for samples in audio:
-    diarizer.receive(samples)
+    diarizer.add_samples(samples)
 diarizer.end()
 turns = speaker_turns({None: diarizer}, SpeakerOptions())
 """
@@ -49,7 +49,7 @@ class Diarizer:
         """The windows that were analysed so far."""
         return self._windows
 
-    def receive(self, samples: Samples) -> None:
+    def add_samples(self, samples: Samples) -> None:
         """Take the next samples, and analyse AT_ONCE windows whenever they are complete, which takes 0.25 s of CPU."""
         self._received += len(samples)
         self._buffer.append(samples)

@@ -72,7 +72,7 @@ def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.flo
     if len(samples) > LONGEST:
         raise UnusableReference(name, f"it lasts {seconds(len(samples))} s, at most {LONGEST // RATE} s are taken")
     diarizer = Diarizer(models)
-    diarizer.receive(samples)
+    diarizer.add_samples(samples)
     diarizer.end()
     spoken: dict[str, float] = {}
     for turn in speaker_turns({None: diarizer}, SpeakerOptions()):

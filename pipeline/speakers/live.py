@@ -92,7 +92,7 @@ class LiveSpeakers:
         if self._models is None:
             return []
         for name, own in samples.items():
-            self._channels[name].receive(own)
+            self._channels[name].add_samples(own)
         borders: dict[int | None, int] = {}
         while ready := [name for name in samples if self._channels[name].is_ready]:
             for name in ready:  # second by second on all channels, because they share their labels

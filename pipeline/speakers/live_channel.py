@@ -128,7 +128,7 @@ class LiveChannel:
 
     # --- audio -------------------------------------------------------------------------------------------------------
 
-    def receive(self, samples: Samples) -> None:
+    def add_samples(self, samples: Samples) -> None:
         """Take the next samples."""
         self._received += len(samples)
         self._buffer.append(samples)

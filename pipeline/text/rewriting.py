@@ -36,7 +36,7 @@ class TextRewriter:
         self._shown = False  # whether the last partial had words
         self._warned = 0  # of how many languages
 
-    def receive(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
+    def rewrite(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
         """Return the events that readers may see now that *events* have come.
 
         All words before the position *decided* have come. *language* is the known or guessed language of the words.
@@ -142,11 +142,11 @@ class SegmentRewriter:
         """The warnings about languages whose number words are not known, as notes of a chunk."""
         return [f"{NUMBER_WORDS_UNKNOWN}: {without_number_words(one)}" for one in self._stage.unknown_languages]
 
-    def receive(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
+    def rewrite(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
         """Return the segments that are complete now, in order. Words that follow start at *reached* or later."""
-        rewritten = self._rewriter.receive((), decided=0, language=language)
+        rewritten = self._rewriter.rewrite((), decided=0, language=language)
         rewritten += [closed for segment in segments for closed in self._one(segment)]
-        rewritten += self._rewriter.receive((), decided=reached)
+        rewritten += self._rewriter.rewrite((), decided=reached)
         return [event.segment for event in rewritten if isinstance(event, SegmentClosed)]
 
     def flush(self) -> list[Segment]:
@@ -157,4 +157,4 @@ class SegmentRewriter:
         number = self._count
         self._count += 1
         committed = WordsCommitted(segment.words, 0, number)
-        return self._rewriter.receive([committed, SegmentClosed(number, segment)], decided=segment.start)
+        return self._rewriter.rewrite([committed, SegmentClosed(number, segment)], decided=segment.start)

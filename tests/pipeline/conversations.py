@@ -62,7 +62,7 @@ def meeting(name: str) -> tuple[Samples, Labelled]:
 def diarize(samples: Samples, options: SpeakerOptions | None = None) -> list[SpeakerTurn]:
     diarizer = Diarizer(models())
     for start in range(0, len(samples), RATE):
-        diarizer.receive(samples[start : start + RATE])
+        diarizer.add_samples(samples[start : start + RATE])
     diarizer.end()
     return speaker_turns({None: diarizer}, options or SpeakerOptions())
 

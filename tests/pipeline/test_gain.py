@@ -73,7 +73,7 @@ def test_single_words_after_long_pauses_are_heard(name: str, db: float):
     events = [
         event
         for speech in VoiceDetector().stream()(windows_of(quieter(sound, db)))
-        for event in segmenter.receive(speech)
+        for event in segmenter.add_window(speech)
     ]
     assert sum(isinstance(event, SpeechStarted) for event in events) > 0.85 * len(words) > 8
 
@@ -132,7 +132,7 @@ def test_speech_outside_the_samples_does_not_count():
 def level_of(samples: Samples, speech: float) -> InputLevel:
     level = InputLevel()
     windows = windows_of(samples)
-    level.receive(windows, [speech] * len(windows))
+    level.measure(windows, [speech] * len(windows))
     return level
 
 

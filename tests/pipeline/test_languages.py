@@ -37,7 +37,7 @@ LANGUAGES = ["en", "es", "es", "en"]
         ({"en": 0.6, "es": 0.4}, "es", 3.0, ("es", None)),  # the neighbours' is preferred ...
         ({"en": 0.89, "es": 0.11}, "es", 3.0, ("en", "es")),  # ... the words decide if it is much less probable ...
         ({"en": 0.9, "es": 0.1}, "es", 3.0, ("en", None)),  # ... unless the other one is certain
-        ({"en": 0.89, "es": 0.01, "fr": 0.1}, "es", 3.0, ("en", None)),
+        ({"en": 0.89, "es": 0.01, "fr": 0.1}, "es", 3.0, ("en", "es")),
         ({"en": 0.89, "es": 0.11}, "es", 1.4, ("es", None)),  # in short phrases languages sound alike
         ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", None)),
         ({"en": 0.6, "es": 0.4}, "en", 3.0, ("en", None)),

@@ -82,7 +82,7 @@ def test_known_models_need_no_measuring(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("base_model")
 def test_the_windows_of_base_are_known(tmp_path: Path) -> None:
     [base] = find_models(EngineSettings(model="base", cache_dir=tmp_path)).models
-    assert base.sizes == WindowSizes(10, 15, 19)
+    assert base.sizes == WindowSizes(10, 15, 28)
 
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])

@@ -75,7 +75,7 @@ def test_only_words_that_begin_a_name_are_held():
 
 def test_a_partial_shows_the_name_too():
     rewriter = TextRewriter(TextStage(ORDER, language="en"))
-    [partial] = rewriter.receive([Partial(tuple(words_of("on cooper netties now")), 0)], decided=0)
+    [partial] = rewriter.rewrite([Partial(tuple(words_of("on cooper netties now")), 0)], decided=0)
     assert isinstance(partial, Partial)
     assert partial.text == "on Kubernetes now"
 

@@ -94,11 +94,11 @@ def test_a_job_says_where_in_it_somebody_speaks() -> None:
 
 
 def test_short_pauses_stay_in_a_job_as_they_are_and_long_ones_end_it() -> None:
-    probabilities = [0.9] * 60 + [0.0] * 40 + [0.9] * 60 + [0.0] * 100 + [0.9] * 60 + [0.0] * 100
+    probabilities = [0.9] * 60 + [0.0] * 40 + [0.9] * 60 + [0.0] * 150 + [0.9] * 60 + [0.0] * 100
     first, second = jobs_in(pack(sound(probabilities), probabilities, PackingOptions()))
     pad, lead = PackingOptions().segmenter.pad, PackingOptions().lead
     assert (first.start, first.end) == (0, 160 * WINDOW + pad)
-    assert (second.start, second.end) == (260 * WINDOW - pad - lead, 320 * WINDOW + pad)
+    assert (second.start, second.end) == (310 * WINDOW - pad - lead, 370 * WINDOW + pad)
 
 
 @pytest.mark.parametrize("silence", [30, 75, 110, 150, 1000])

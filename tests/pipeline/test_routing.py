@@ -174,6 +174,14 @@ def test_improbable_words_in_a_language_that_seemed_certain_give_way_to_the_neig
     assert (live.language, live.changed) == ("es", None)
 
 
+def test_an_utterance_without_likely_words_in_either_language_keeps_its_neighbours():
+    spoken = Spoken([(0, 3, "es"), (4, 7, "unknown"), (8, 11, "es")], {4: {"fr": 0.89, "es": 0.0, "en": 0.11}})
+    heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 12))
+    assert {word.language for word in heard.words} == {"es"}
+    live = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 7.5, before="es", turn=position(4)))
+    assert (live.language, live.changed) == ("es", None)
+
+
 def test_the_only_utterance_of_a_job_is_compared_with_the_jobs_before():
     spoken = Spoken([(0, 3, "es")], {0: {"fr": 0.7, "es": 0.2, "en": 0.1}})
     heard = hear(FakeModels(spoken, small=False), request_of(spoken, 0, 4, before="es"))
@@ -198,6 +206,17 @@ def test_only_languages_that_may_be_spoken_are_found():
     spoken = Spoken([(0, 4, "es")])
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 5, languages=frozenset({"en", "fr"})))
     assert {word.language for word in heard.words} <= {"en", "fr"}
+
+
+@pytest.mark.parametrize("turn", [None, 0])
+@pytest.mark.parametrize("before", [None, "fr"])
+def test_languages_of_which_none_seems_to_be_spoken_are_improbable(turn: int | None, before: str | None):
+    spoken = Spoken([(0, 4, "es")], {0: {"es": 0.96, "fr": 0.03, "en": 0.01}})
+    request = request_of(spoken, 0, 5, turn=turn, before=before)
+    mistaken = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"en", "fr"})))
+    right = hear(FakeModels(spoken, small=False), replace(request, languages=frozenset({"es", "fr"})))
+    assert (mistaken.language, mistaken.language_probability) == ("fr", 0.03)
+    assert (right.language, right.language_probability) == ("es", pytest.approx(0.97, abs=0.001))
 
 
 def test_a_language_that_is_fixed_is_never_detected():

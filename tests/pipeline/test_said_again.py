@@ -39,7 +39,7 @@ def said_again(times: int, gap_s: float) -> Samples:
 
 
 def as_file(engine: Engine, samples: Samples) -> tuple[Word, ...]:
-    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine))
+    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine.longest_job))
     requests = (
         DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced)
         for job in jobs

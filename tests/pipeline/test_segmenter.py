@@ -25,7 +25,7 @@ def spans(probabilities: list[float], options: SegmenterOptions, last: int = WIN
     segmenter = Segmenter(options)
     events = []
     for number, speech in enumerate(probabilities, 1):
-        events += segmenter.receive(speech, last if number == len(probabilities) else WINDOW)
+        events += segmenter.add_window(speech, last if number == len(probabilities) else WINDOW)
     events += segmenter.end()
     assert all(isinstance(event, SpeechStarted) for event in events[::2])
     assert all(isinstance(event, SpeechEnded) for event in events[1::2])
@@ -52,7 +52,7 @@ def test_no_event_comes_before_the_position_that_was_said_to_be_steady(
     segmenter = Segmenter(options)
     for number, speech in enumerate(probabilities, 1):
         steady = segmenter.steady
-        assert not segmenter.receive(speech) or number * WINDOW >= steady
+        assert not segmenter.add_window(speech) or number * WINDOW >= steady
 
 
 @settings(max_examples=60)
@@ -71,7 +71,7 @@ def test_every_long_enough_sound_is_inside_a_span(probabilities: list[float], op
 def test_nothing_begins_before_what_is_settled(probabilities: list[float], options: SegmenterOptions) -> None:
     segmenter, settled = Segmenter(options), 0
     for speech in probabilities:
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             assert not isinstance(event, SpeechStarted) or event.at >= settled
         assert segmenter.settled >= settled
         settled = segmenter.settled
@@ -82,7 +82,7 @@ def test_a_span_is_widened_on_both_sides_and_ends_after_the_silence() -> None:
     segmenter = Segmenter(options)
     seen = {}
     for number, speech in enumerate([0.0] * 20 + [0.9] * 10 + [0.0] * 20):
-        for event in segmenter.receive(speech):
+        for event in segmenter.add_window(speech):
             seen[number + 1] = event
     assert seen == {
         23: SpeechStarted(20 * WINDOW - options.pad),  # speech for three windows

@@ -257,6 +257,16 @@ def test_words_wait_while_they_may_be_of_another_language():
     assert [word.text for word in run.committed] == [word.text for word in words]
 
 
+def test_a_segment_says_how_probable_its_language_was_when_that_was_found_last():
+    words, certain = in_language(talk(5), "fr"), iter([0.9, 0.03])
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        return replace(perfect(words)(request), language="fr", language_probability=next(certain, None))
+
+    run = stream(voice(words, position(4)), listen)
+    assert [event.segment.language_probability for event in run.only(SegmentClosed)] == [0.03]
+
+
 def test_a_turn_is_two_where_the_language_changes_amid_it():
     words = talk(20)
     spoken = [*in_language(words[:10], "en"), *in_language(words[10:], "fr")]

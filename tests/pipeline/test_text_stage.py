@@ -67,7 +67,7 @@ def rewrite_events(events: list[Event], options: TextOptions, *, step: int = 1) 
         decided = max(
             [decided, *(word.end for event in some if isinstance(event, WordsCommitted) for word in event.words)]
         )
-        told += rewriter.receive(some, decided=decided)
+        told += rewriter.rewrite(some, decided=decided)
     return [*told, *rewriter.flush()]
 
 
@@ -142,8 +142,8 @@ def test_a_number_is_never_told_in_part_however_slowly_it_is_said(parts, kind, e
     rewriter = TextRewriter(stage)
     told: list[Event] = []
     for number, word in enumerate(words):
-        told += rewriter.receive([Partial(tuple(words[number : number + step]), 0)], decided=word.start)
-        told += rewriter.receive([WordsCommitted((word,), number, 0)], decided=word.end)
+        told += rewriter.rewrite([Partial(tuple(words[number : number + step]), 0)], decided=word.start)
+        told += rewriter.rewrite([WordsCommitted((word,), number, 0)], decided=word.end)
     told += rewriter.flush()
     shown = [word for event in told if isinstance(event, Partial | WordsCommitted) for word in event.words]
     assert not [word.text for word in shown if not word.redacted and Reader("en").has_figure(word.text)]
@@ -184,15 +184,15 @@ def test_a_partial_shows_nothing_that_may_be_hidden_later():
     rewriter = TextRewriter(TextStage(TextOptions(redact=("pci", "email")), language="en"))
     words = words_of("my card is 4242 or bob at home")
     partial = Partial(tuple(words), 0)
-    [told] = rewriter.receive([partial], decided=0)
+    [told] = rewriter.rewrite([partial], decided=0)
     assert isinstance(told, Partial)
     assert told.text == "my card is"
-    [committed] = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0)], decided=words[3].end)
+    [committed] = rewriter.rewrite([WordsCommitted(tuple(words[:4]), 0, 0)], decided=words[3].end)
     assert isinstance(committed, WordsCommitted)
     assert join_words(committed.words) == "my card is"
-    assert rewriter.receive([Partial(tuple(words[4:]), 0)], decided=words[3].end) == []
+    assert rewriter.rewrite([Partial(tuple(words[4:]), 0)], decided=words[3].end) == []
     numbered = TextRewriter(TextStage(TextOptions(numerals=True), language="en"))
-    [told] = numbered.receive([Partial(tuple(words_of("twenty five people")), 0)], decided=0)
+    [told] = numbered.rewrite([Partial(tuple(words_of("twenty five people")), 0)], decided=0)
     assert isinstance(told, Partial)
     assert told.text == "25 people"
 
@@ -202,8 +202,8 @@ def test_a_number_that_goes_on_in_another_language_is_hidden_in_both():
     german = [replace(word, language="de") for word in words_of("Karte vier zwei vier zwei vier zwei")]
     english = [replace(word, language="en") for word in words_of("(2.5) four two four two two two thanks")]
     events: list[Event] = [WordsCommitted(tuple(german), 0, 0), Partial(tuple(english), 0)]
-    told = rewriter.receive(events, decided=german[-1].end, language="de")
-    told += rewriter.receive([WordsCommitted(tuple(english), len(german), 1)], decided=english[-1].end, language="en")
+    told = rewriter.rewrite(events, decided=german[-1].end, language="de")
+    told += rewriter.rewrite([WordsCommitted(tuple(english), len(german), 1)], decided=english[-1].end, language="en")
     told += rewriter.flush()
     text = [join_words(event.words) for event in told if isinstance(event, WordsCommitted | Partial)]
     assert text == ["Karte", "[CARD]", "thanks"]
@@ -211,7 +211,7 @@ def test_a_number_that_goes_on_in_another_language_is_hidden_in_both():
 
 def test_number_words_are_known_by_the_guessed_language_before_it_is_sure():
     rewriter = TextRewriter(TextStage(TextOptions(redact=("pci",))))
-    [told] = rewriter.receive([Partial(tuple(words_of("Meine Karte ist vier zwei")), 0)], decided=0, language="de")
+    [told] = rewriter.rewrite([Partial(tuple(words_of("Meine Karte ist vier zwei")), 0)], decided=0, language="de")
     assert isinstance(told, Partial)
     assert told.text == "Meine Karte ist"
 
@@ -219,9 +219,9 @@ def test_number_words_are_known_by_the_guessed_language_before_it_is_sure():
 def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
     rewriter = TextRewriter(TextStage(EVERYTHING, language="en"))
     words = words_of("my card is 4242")
-    told = rewriter.receive([SpeechStarted(0), WordsCommitted(tuple(words), 0, 0)], decided=words[-1].end)
+    told = rewriter.rewrite([SpeechStarted(0), WordsCommitted(tuple(words), 0, 0)], decided=words[-1].end)
     assert [type(event) for event in told] == [SpeechStarted, WordsCommitted]
-    told = rewriter.receive([Finalized(30_000)], decided=words[-1].end)
+    told = rewriter.rewrite([Finalized(30_000)], decided=words[-1].end)
     assert [type(event) for event in told] == [WordsCommitted, Finalized]
     assert join_words(told[0].words) == "[CARD]"  # type: ignore[union-attr]  # any label: it may have gone on
 
@@ -230,8 +230,8 @@ def test_a_writer_who_wants_everything_decided_gets_it_and_other_events_pass():
 def test_a_number_that_a_writer_cuts_off_after_its_first_figures_is_hidden_from_there_on(pause):
     rewriter = TextRewriter(TextStage(TextOptions(redact=("phone",)), language="en"))
     words = words_of(f"it is two one {pause} two five five five oh one seven three thanks two one two")
-    first = rewriter.receive([WordsCommitted(tuple(words[:4]), 0, 0), Finalized(words[3].end)], decided=words[3].end)
-    rest = rewriter.receive([WordsCommitted(tuple(words[4:]), 4, 1)], decided=words[-1].end)
+    first = rewriter.rewrite([WordsCommitted(tuple(words[:4]), 0, 0), Finalized(words[3].end)], decided=words[3].end)
+    rest = rewriter.rewrite([WordsCommitted(tuple(words[4:]), 4, 1)], decided=words[-1].end)
     told = [event for event in [*first, *rest, *rewriter.flush()] if isinstance(event, WordsCommitted)]
     text = " ".join(join_words(event.words) for event in told).replace(" uh", "")
     assert text == "it is two one [PHONE] thanks two one two"
@@ -250,9 +250,9 @@ def test_segments_of_a_file_pass_as_those_of_a_stream_do():
     words = words_of("my card is 4242 4242 4242 4242 thanks uh new york city")
     segments = [Segment(tuple(words[:5]), -0.1, 0.0), Segment(tuple(words[5:]), -0.2, 0.0)]
     rewriter = SegmentRewriter(TextStage(EVERYTHING, patient=True))
-    first = rewriter.receive(segments[:1], language="en", reached=words[4].end)
+    first = rewriter.rewrite(segments[:1], language="en", reached=words[4].end)
     assert (first, rewriter.complete) == ([], False)
-    rest = rewriter.receive(segments[1:], language="en", reached=words[-1].end + position(9))
+    rest = rewriter.rewrite(segments[1:], language="en", reached=words[-1].end + position(9))
     assert [segment.text for segment in [*rest, *rewriter.flush()]] == ["my card is [CARD]", "thanks NYC"]
 
 
@@ -296,12 +296,12 @@ def test_readers_are_warned_once_if_number_words_are_not_known(options, language
     told = [
         event
         for number, word in enumerate(words_of("one two three"))
-        for event in rewriter.receive([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
+        for event in rewriter.rewrite([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
     ]
     assert [event.code for event in told if isinstance(event, Warned)] == ["number_words_unknown"] * warnings
     whole = SegmentRewriter(TextStage(options))
     words = tuple(words_of("one two three"))
-    whole.receive([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
+    whole.rewrite([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
     assert [note.partition(": ")[0] for note in whole.notes] == ["number_words_unknown"] * warnings
 
 

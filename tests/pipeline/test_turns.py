@@ -22,7 +22,7 @@ def turns_of(probabilities: list[float], *, flush: bool = True) -> list[Turn]:
         now = (frame + 1) * WINDOW
         if turns.first is not None and not turns.first.open:
             turns.remove_first()
-        turns.receive(now, probability)
+        turns.add_window(now, probability)
         if turns.first is not None and turns.first not in found:
             found.append(turns.first)
     if flush:
@@ -49,12 +49,12 @@ def test_one_frame_is_a_click():
 def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
     turns = Turns(OPTIONS)
     for frame in range(4):
-        turns.receive((frame + 1) * WINDOW, 0.9)
+        turns.add_window((frame + 1) * WINDOW, 0.9)
     assert turns.end(4 * WINDOW) == [SpeechEnded(4 * WINDOW)]
     assert turns.first == Turn(start=0, voiced=4 * WINDOW, ended=4 * WINDOW)
     assert turns.end(4 * WINDOW) == []
     for frame in range(4, 8):
-        turns.receive((frame + 1) * WINDOW, 0.9)
+        turns.add_window((frame + 1) * WINDOW, 0.9)
     turns.remove_first()
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
 
@@ -62,7 +62,7 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
 def test_in_the_opening_of_a_stream_a_turn_ends_after_more_silence():
     turns = Turns(replace(OPTIONS, opening=8 * WINDOW, opening_endpointing=7 * WINDOW))
     said = [*[0.9] * 4, *[0.1] * 6, *[0.9] * 2, *[0.1] * 7, *[0.9] * 2, *[0.1] * 5]
-    ends = [at + 1 for at, speech in enumerate(said) for event in turns.receive((at + 1) * WINDOW, speech)
+    ends = [at + 1 for at, speech in enumerate(said) for event in turns.add_window((at + 1) * WINDOW, speech)
             if isinstance(event, SpeechEnded)]  # fmt: skip
     assert ends == [4 + 6 + 2 + 7, len(said)]
     assert not turns.opening

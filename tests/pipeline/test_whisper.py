@@ -45,7 +45,7 @@ def engine() -> Iterator[WhisperEngine]:
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     """Return the decode jobs of each known clip, as a file has them."""
-    detector, options = VoiceDetector(), packing_options(engine)
+    detector, options = VoiceDetector(), packing_options(engine.longest_job)
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
