@@ -5,7 +5,7 @@ library or a reader needs them.
 """
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ FULL_SCALE = np.float32(1 << 15)
 def floats_of(samples: Samples | Pcm) -> Samples:
     """Return *samples* as floats. The same object if they are floats."""
     if samples.dtype == np.float32:
-        return samples
+        return cast(Samples, samples)
     floats: Samples = samples.astype(np.float32)
     floats /= FULL_SCALE
     return floats
