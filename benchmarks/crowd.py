@@ -9,7 +9,7 @@ what comes. The speakers are raw sockets in processes of their own, so that thei
 says how late they were themselves, and where that is large the machine was too small for the speakers. A word is late
 by the time from its end in the audio to its arrival. With --kill the server is killed while all speak and is started
 again on the same data, the speakers go on where it has their audio, and words_wrong counts the words of the script that
-did not come once and in order.
+did not come once and in order; words_lost, those that its log does not have once and in order.
 """
 
 import argparse
@@ -55,11 +55,10 @@ LIMITS = {
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 SETTINGS = {"MAX_CONNECTIONS_PER_ADDRESS": "100000"}
+PING = 0x89
 WORD, COMPLETED = b'"type":"word"', b'"type":"job.completed"'
+STORED = re.compile(rb'event: word\r?\ndata: [^\n]*?"index":([0-9]+)')
 END, NUMBER, INDEX = (re.compile(rb'"%b":([0-9.]+)' % name) for name in (b"end", b"seq", b"index"))
-
-
-# --- speakers, in processes of their own -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -71,6 +70,7 @@ class Heard:
     dropped: int = 0  # connections that ended before their time
     resumed: int = 0  # sessions whose server was killed, and that went on
     words_wrong: int = 0  # that are missing, came twice or changed; counted if sessions are spoken to their end
+    words_lost: int = 0  # the same of the words that the server has stored, of sessions with wrong words
 
 
 class Speaker:
@@ -124,8 +124,9 @@ class Speaker:
             if not (broken and survives and await self._resume()):
                 break
         self._heard.dropped += broken
-        if survives:
-            self._check_words(seconds)
+        if survives and (wrong := _count_wrong(self._words, seconds)):
+            self._heard.words_wrong += wrong
+            self._heard.words_lost += _count_wrong(await self._stored_words(), seconds)
 
     async def _send(self, reading: "asyncio.Task[None]", seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -172,13 +173,21 @@ class Speaker:
             size = int.from_bytes(await self._reader.readexactly(2), "big")
         if size == 127:
             size = int.from_bytes(await self._reader.readexactly(8), "big")
-        return await self._reader.readexactly(size)
+        message = await self._reader.readexactly(size)
+        if head[0] == PING:  # without an answer the server would take a silent speaker for gone
+            self._writer.write(_frame(0x8A, message))
+        return message
 
-    def _check_words(self, seconds: float) -> None:
-        """Count the words of the script that are not exactly once among those that came, in order."""
-        said = int((seconds - WORD_LENGTH / RATE) * RATE // WORD_STEP) + 1
-        came = list(map(int, self._words))
-        self._heard.words_wrong += len({*range(said)} - {*came}) + len(came) - len({*came}) + (came != sorted(came))
+    async def _stored_words(self) -> Sequence[bytes]:
+        log_of_job, own = f"http://{self._address.netloc}/v1/jobs/{self._job}/events", f"Bearer {self._key}"
+        log = await asyncio.to_thread(httpx.get, log_of_job, headers={"Authorization": own}, timeout=ENDING_S)
+        return STORED.findall(log.raise_for_status().content)
+
+
+def _count_wrong(words: Sequence[bytes], seconds: float) -> int:
+    """Count the words of the script that are not exactly once among *words*, which have their numbers, in order."""
+    said, came = int((seconds - WORD_LENGTH / RATE) * RATE // WORD_STEP) + 1, list(map(int, words))
+    return len({*range(said)} - {*came}) + len(came) - len({*came}) + (came != sorted(came))
 
 
 def _frame(head: int, data: bytes) -> bytes:
@@ -211,9 +220,6 @@ async def speak(base: str, key: str, count: int, seconds: float, *, survives: bo
         for speaker in speakers:
             tasks.create_task(speaker.speak(delay_s=starts.random(), seconds=seconds, survives=survives))
     return heard
-
-
-# --- measuring -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -259,7 +265,7 @@ def measure(
         heard = [json.loads(_line(process)) for process in processes]
     late = [value for one in heard for value in one["late_s"]]
     sent = [value for one in heard for value in one["sent_late_s"]]
-    counted = ("dropped", "resumed", "words_wrong") if kill else ("dropped",)
+    counted = ("dropped", "resumed", "words_wrong", "words_lost") if kill else ("dropped",)
     return {
         "sessions": sessions,
         "nodes": len(nodes),

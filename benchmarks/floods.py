@@ -63,9 +63,6 @@ class Flood:
         return f"{self.kind}, {'a key' if self.key else 'no key'}, {self.connections} connections{again}"
 
 
-# --- strangers, in a process of their own ----------------------------------------------------------------------------
-
-
 @dataclass
 class Sent:
     connections: int = 0
@@ -164,9 +161,6 @@ def strangers(base: str, floods: Sequence[Flood], seconds: float, result: dict[s
     finally:
         process.kill()
         process.wait()
-
-
-# --- those who wait --------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -24,7 +24,7 @@ from jiwer import process_words
 from benchmarks.corpora import clips_of, samples_of
 from benchmarks.intervals import difference
 from benchmarks.scoring import spoken_words
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE, Samples, floats_of
 from pipeline.batch import packing_options
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
@@ -66,7 +66,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "coverage": {"WhisperEngine._fill_gaps": lambda _self, _request, result, _sizes: result},
     "echo": {"without_echo": lambda words, _: tuple(words)},
     "own gates": {"failed_gate": _published_gates},
-    "gain": {"_raise_level": lambda request: request.samples},
+    "gain": {"_raise_level": lambda request: floats_of(request.samples)},
     "beam": {"_BEAM": 1},
     "short windows": {"sizes": FULL},
     "jobs of 19 s": {"sizes": WindowSizes(10, 15, 28)},

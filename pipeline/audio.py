@@ -5,7 +5,7 @@ library or a reader needs them.
 """
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,21 @@ LONGEST_JOB = 30 * RATE
 Samples: TypeAlias = NDArray[np.float32]
 """Audio at RATE, -1..1. Mono has one dimension. Channels that are recognised separately have the shape (n, channels),
 so that length and slices mean the same for both."""
+
+Pcm: TypeAlias = NDArray[np.int16]
+"""Mono audio at RATE in 16 bits, as live streams keep it."""
+
+FULL_SCALE = np.float32(1 << 15)
+"""The value in 16 bits that would be 1.0."""
+
+
+def floats_of(samples: Samples | Pcm) -> Samples:
+    """Return *samples* as floats. The same object if they are floats."""
+    if samples.dtype == np.float32:
+        return cast(Samples, samples)
+    floats: Samples = samples.astype(np.float32)
+    floats /= FULL_SCALE
+    return floats
 
 
 def join_spans(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

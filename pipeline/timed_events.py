@@ -8,14 +8,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from pipeline.audio import position
 from pipeline.events import Event, WordsCommitted
 from pipeline.waking import Changes
 
 MAX_UNREAD = 1000
 """Audio is processed only while fewer events than this are unread."""
 
-ARRIVALS = 4096
-"""How many pieces of audio have their arrival times kept, to measure lag: two minutes in frames of 32 ms."""
+UNDECIDED = position(60)
+"""The audio that is kept and buffered is never longer, so earlier arrival times are of no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,15 @@ class EventClock:
         """The lag of the last committed word."""
         self.retractions = 0
         """Committed words that changed later: must be 0."""
-        self._arrivals: deque[tuple[int, float]] = deque(maxlen=ARRIVALS)  # position after each piece, and its arrival
+        self._arrivals: deque[tuple[int, float]] = deque()  # position after each piece, and its arrival
         self._words = 0
         self._end = 0
 
     def note_arrival(self, position: int, now_s: float) -> None:
         """Note that all audio before *position* has come by *now_s*, a time of the event loop."""
         self._arrivals.append((position, now_s))
+        while self._arrivals[0][0] < position - UNDECIDED:
+            self._arrivals.popleft()
 
     def stamp(self, event: Event, now_s: float) -> TimedEvent:
         """Return *event*, which was decided at *now_s*, with its time and the lags of its words."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, Pcm, Samples, floats_of, position
 from pipeline.ingest.framer import Windows
 
 SUSTAINED = 3
@@ -152,7 +152,7 @@ def levels_db(windows: Windows) -> list[float]:
     return levels
 
 
-def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samples:
+def raise_level(samples: Samples | Pcm, spans: Sequence[tuple[int, int]] = ()) -> Samples:
     """Return the samples of one request with quiet speech raised and a constant offset removed.
 
     *spans*: starts and ends of speech, as indices, which may lie outside the samples. If empty, all counts as speech.
@@ -160,6 +160,7 @@ def raise_level(samples: Samples, spans: Sequence[tuple[int, int]] = ()) -> Samp
     Each place gets the gain that the loudest speech within _AROUND needs. So a distant voice is raised, and a close one
     in the same window is not. Returns the same object if nothing changes.
     """
+    samples = floats_of(samples)
     offset = float(np.mean(samples)) if len(samples) else 0.0
     if abs(offset) > _OFFSET:
         samples = samples - np.float32(offset)

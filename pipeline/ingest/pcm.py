@@ -6,7 +6,7 @@ The values of mu-law and A-law are from ITU-T G.711 (tables 1a and 2a), as fract
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.audio import Samples
+from pipeline.audio import Samples, floats_of
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
 from pipeline.ingest.polarity import Polarity
 from pipeline.ingest.resampling import Resampler
@@ -51,7 +51,8 @@ class PcmDecoder:
         self._frame_bytes = channels * SAMPLE_BYTES[encoding]
         self._rest = b""
         self._polarity = Polarity(rate)
-        self._resamplers = [Resampler(rate) for _ in range(channels if separate else 1)]
+        bounded = encoding != "pcm_f32le"
+        self._resamplers = [Resampler(rate, full_scale=bounded) for _ in range(channels if separate else 1)]
 
     def decode(self, data: bytes) -> Samples:
         """Return the samples that *data* completes and the filter releases."""
@@ -81,7 +82,7 @@ class PcmDecoder:
     def _values(self, data: NDArray[np.uint8]) -> Samples:
         match self._encoding:
             case "pcm_s16le":
-                return data.view("<i2").astype(np.float32) / np.float32(32768)
+                return floats_of(data.view("<i2"))
             case "pcm_f32le":
                 floats: Samples = data.view("<f4").astype(np.float32)
                 np.nan_to_num(floats, copy=False, posinf=1.0, neginf=-1.0)

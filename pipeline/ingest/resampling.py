@@ -27,15 +27,16 @@ _BOUNDS = {"u8": (0, 255), "s16": (-(2**15), 2**15 - 1), "s32": (-(2**31), 2**31
 class Resampler:
     """Resamples mono audio to RATE, in pieces of any length. It keeps its state between pieces."""
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, *, full_scale: bool = False) -> None:
+        """*full_scale*: no sample is louder than full scale."""
         self._rate = rate
         self._mono = None if rate == RATE else MonoResampler("flt", "mono", rate, block=1)
-        self._full_scale = FullScale()  # where nothing is to be resampled
+        self._full_scale = None if full_scale else FullScale()  # where nothing is to be resampled
 
     def resample(self, samples: Samples) -> Samples:
         """Return the samples that the filter releases now. *samples* may be changed."""
         if self._mono is None:
-            return self._full_scale.scale(samples)
+            return samples if self._full_scale is None else self._full_scale.scale(samples)
         if not len(samples):
             return samples
         frame = AudioFrame.from_ndarray(samples[np.newaxis, :], format="flt", layout="mono")

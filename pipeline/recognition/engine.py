@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE, Pcm, Samples
 from pipeline.words import Word
 
 TRANSCRIBE, TRANSLATE = "transcribe", "translate"
@@ -22,7 +22,7 @@ SCRIPTED = "scripted"
 class DecodeRequest:
     """One window of audio to recognise. All positions count from the start of the stream."""
 
-    samples: Samples  # 1..LONGEST_JOB samples
+    samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine that hears them takes floats_of() them
     start: int  # position of samples[0]
     language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that a model knows

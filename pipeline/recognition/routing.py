@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples, floats_of, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.languages import PLAIN, Choice, choose_language
@@ -328,7 +328,7 @@ class _Caller:
             return {min(allowed): 1.0}
         urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
         probabilities = await model.detect_language(
-            [part_of(request, span).samples], tenant=self.tenant, urgency=urgency
+            [floats_of(part_of(request, span).samples)], tenant=self.tenant, urgency=urgency
         )
         known = {code: probabilities.get(code, 0.0) for code in allowed}
         every = sum(known.values())

@@ -184,17 +184,17 @@ class StreamCore:
         ask = self._choose_ask() if self._in_flight is None else None
         if ask is None:
             return None
-        self._make_room(RELEASED_AT_ONCE)  # now, with nothing in flight: words must not depend on when an answer comes
+        self._forget(self._starts.unused(ask))  # now, with nothing in flight: words must not depend on an answer's time
+        self._make_room(RELEASED_AT_ONCE)
         self._in_flight = replace(ask, opening=self._turns.opening)
-        fixed = self._options.language
-        start = self._starts.choose(ask, None if fixed else self._heard)
+        start = self._starts.choose(ask, None if self._options.language else self._heard)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
         final = final or self._options.translates  # nothing of its text is decided
         decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
-            language=fixed,
+            language=self._options.language,
             languages=self._options.languages,
             before=self._heard,
             detected=self._detected,
@@ -397,7 +397,7 @@ class StreamCore:
         start = max(self._starts.newest, self._window.start)
         if self._options.translates:  # the times of the words only show roughly where they were said
             return self._starts.select_of_turn(result.words)
-        voicing = Voicing(start, [one >= self._options.speech for one in self._window.speech(start, ask.end)])
+        voicing = Voicing(start, self._window.voiced(start, ask.end, self._options.speech))
         words = tuple(voicing.place(result.words))
         self.counts.unvoiced += len(result.words) - len(words)
         return self._starts.select_of_turn(words)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import pairwise
 
-from pipeline.audio import WINDOW
+from pipeline.audio import WINDOW, position
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.coverage import missed_speech
 from pipeline.recognition.merging import ends_with
@@ -19,6 +19,9 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.recognition.turns import APART, ENTER, Turn
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word
+
+SPARE = position(1)
+"""Decided audio that is kept beyond the longest request."""
 
 
 class Aim(Enum):
@@ -71,6 +74,10 @@ class RequestStarts:
         self._edge = min([turn.start, *(start for start, _ in faint[:1])]) - options.lead
         self._near = self._alone = False
         return self._edge
+
+    def unused(self, ask: WindowRequest) -> int:
+        """Return the position before which neither *ask* nor a later request begins, even if that one ends sooner."""
+        return min(self._agreement.end - self._options.lead, ask.end - self._options.final - SPARE)
 
     @property
     def edge(self) -> int:

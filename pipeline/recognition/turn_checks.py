@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.audio import WINDOW, Samples, position
+from pipeline.audio import WINDOW, Samples, floats_of, position
 from pipeline.events import TurnEnded
 from pipeline.recognition.turns import APART, LEAVE, Turn
 from pipeline.recognition.window import AudioWindow
@@ -107,7 +107,7 @@ class TurnChecks:
         with the speech before it. The pause that is being checked keeps its length.
         """
         assert self._options is not None
-        silent = np.array(window.speech(window.start, window.end)) < LEAVE
+        silent = np.frombuffer(window.voiced(window.start, window.end, LEAVE), np.uint8) == 0
         frame = np.arange(len(silent))
         silence = frame - np.maximum.accumulate(np.where(silent, -1, frame))  # frames since the last with speech
         begin = max(0, (turn.start - window.start) // WINDOW)
@@ -115,7 +115,7 @@ class TurnChecks:
         included = (silence * WINDOW <= self._options.gap) | (frame >= (turn.voiced - window.start) // WINDOW)
         included[: apart[-1] + 1 if len(apart) else 0] = False
         frames = window.samples(window.start, window.end).reshape(-1, WINDOW)[included]
-        return frames[-LONGEST_CHECK // WINDOW :].ravel()
+        return floats_of(frames[-LONGEST_CHECK // WINDOW :].ravel())
 
     def is_late(self, now: int, patience: int) -> bool:
         """Return whether the check in flight, if any, began more than *patience* samples ago."""

@@ -17,19 +17,21 @@ MIN_FREE_FRAMES = 2
 class Voicing:
     """Holds which frames of some audio have speech. Frame *n* has the WINDOW samples from start + n * WINDOW."""
 
-    def __init__(self, start: int, voiced: Sequence[bool]) -> None:
+    def __init__(self, start: int, voiced: bytes) -> None:
+        """*voiced* has a byte for each frame: 1 if it has speech, else 0."""
         self._start = start
         self._voiced = voiced
         self._end = start + len(voiced) * WINDOW
 
     def place(self, words: Sequence[Word]) -> list[Word]:
         """Return the *words* that somebody spoke, with corrected times. They must be in order, and stay so."""
-        spoken = [word for word in words if self._touches(word)]
-        bounds = iter([*(word.start for word in spoken[1:]), self._end])
+        touching = [self._touches(word) for word in words]
+        starts = [word.start for word, touches in zip(words, touching, strict=True) if touches]
+        bounds = iter([*starts[1:], self._end])
         placed: list[Word] = []
         strays: list[Word] = []  # words at silent places since the last one at speech
-        for word in words:
-            if not self._touches(word):
+        for word, touches in zip(words, touching, strict=True):
+            if not touches:
                 strays.append(word)
                 continue
             fitted = self._fit(word, next(bounds))
@@ -43,44 +45,36 @@ class Voicing:
 
     def _touches(self, word: Word) -> bool:
         """Return whether there is speech at the place of *word*, give or take a frame."""
-        frames = self._frames(word.start - WINDOW, word.end + WINDOW)
-        return True in self._voiced[frames.start : frames.stop]
+        return self._voiced.find(1, *self._frames(word.start - WINDOW, word.end + WINDOW)) >= 0
 
     def _fit(self, word: Word, bound: int) -> Word:
         """Return *word* without silence at its ends, or extended to where its sound stops, at most to *bound*."""
-        frames = self._voiced_frames(word.start, word.end)
-        if not frames:
+        frames = self._frames(word.start, word.end)
+        first = self._voiced.find(1, *frames)
+        if first < 0:
             return word
-        pause = self._find_pause(frames[-1])
-        start = max(word.start, self._at(frames[0]))
-        end = max(start, word.end if pause is None else min(self._at(pause), max(bound, word.end)))
+        pause = self._voiced.find(0, self._voiced.rfind(1, *frames))
+        start = max(word.start, self._at(first))
+        end = max(start, word.end if pause < 0 else min(self._at(pause), max(bound, word.end)))
         return word if (start, end) == (word.start, word.end) else replace(word, start=start, end=end)
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
         if not strays:
             return []
-        free = self._voiced_frames(before[-1].end if before else self._start, bound)
-        if len(free) < MIN_FREE_FRAMES:
+        frames = self._frames(before[-1].end if before else self._start, bound)
+        if self._voiced.count(1, *frames) < MIN_FREE_FRAMES:
             return []
-        return _spread(strays, self._at(free[0]), self._at(free[-1] + 1))
+        return _spread(strays, self._at(self._voiced.find(1, *frames)), self._at(self._voiced.rfind(1, *frames) + 1))
 
-    def _voiced_frames(self, start: int, end: int) -> list[int]:
-        """Return those of _frames() with speech."""
-        return [frame for frame in self._frames(start, end) if self._voiced[frame]]
+    def _frames(self, start: int, end: int) -> tuple[int, int]:
+        """Return the first frame that lies in start..end by more than half, or that of *start* == *end*, and their end.
 
-    def _frames(self, start: int, end: int) -> range:
-        """Return the frames that lie in start..end by more than half, or the frame of *start* == *end*."""
+        Both are indices, and the frames between them may be none.
+        """
         half = WINDOW // 2
         first, last = (start - self._start + half) // WINDOW, (end - self._start + half) // WINDOW
-        return range(max(0, first), min(len(self._voiced), max(last, first + 1)))
-
-    def _find_pause(self, frame: int) -> int | None:
-        """Return the first frame without speech after *frame*, or None if speech goes on to the end."""
-        try:
-            return self._voiced.index(False, frame)
-        except ValueError:
-            return None
+        return max(0, first), max(0, last, first + 1)
 
     def _at(self, frame: int) -> int:
         return self._start + frame * WINDOW

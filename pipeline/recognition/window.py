@@ -4,12 +4,9 @@ Frames are appended at the end and cut off at the start. They are kept in 16 bit
 samples of most clients come in 16 bits, and what others lose is 98 dB below full scale.
 """
 
-from collections import deque
-from itertools import groupby, islice
-
 import numpy as np
 
-from pipeline.audio import LONGEST_JOB, WINDOW, Samples
+from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm, Samples
 
 MAX_FRAMES = LONGEST_JOB // WINDOW
 """The most frames in one decode job, just under 30 s. A window holds no more."""
@@ -17,8 +14,10 @@ MAX_FRAMES = LONGEST_JOB // WINDOW
 SPARE_FRAMES = 64
 """The frames, 2 s, for which there is space when the window is moved to a new array."""
 
-_FULL_SCALE = np.float32(1 << 15)
-_LOUDEST = np.float32((1 << 15) - 1)
+FRESH_FRAMES = 16
+"""The most frames that wait to be brought into 16 bits together, which costs a quarter of doing so one by one."""
+
+_LOUDEST = np.float32(FULL_SCALE - 1)
 
 
 class AudioWindow:
@@ -29,9 +28,11 @@ class AudioWindow:
 
     def __init__(self) -> None:
         self._first = 0  # number of the oldest frame that is kept, counted from the stream's first
-        self._audio = np.empty((SPARE_FRAMES, WINDOW), np.int16)
-        self._at = 0  # where the oldest frame is in the array
-        self._speech: deque[float] = deque()
+        self._count = 0  # frames that are kept
+        self._audio = np.empty((SPARE_FRAMES, WINDOW), np.int16)  # rows are written once: samples() returns views
+        self._speech = np.empty(SPARE_FRAMES)  # of each row
+        self._at = 0  # the row of the oldest frame
+        self._fresh: list[Samples] = []  # the newest frames, whose rows are not written yet
 
     @property
     def start(self) -> int:
@@ -39,65 +40,78 @@ class AudioWindow:
 
     @property
     def end(self) -> int:
-        return (self._first + len(self._speech)) * WINDOW
+        return (self._first + self._count) * WINDOW
 
     @property
     def full(self) -> bool:
-        return len(self._speech) >= MAX_FRAMES
+        return self._count >= MAX_FRAMES
 
     @property
     def room(self) -> int:
         """How many samples can be appended."""
-        return (MAX_FRAMES - len(self._speech)) * WINDOW
+        return (MAX_FRAMES - self._count) * WINDOW
 
     def append(self, frame: Samples, *, speech: float) -> None:
         """Take the next WINDOW samples, in -1..1. Raises ValueError for another size or when full."""
         if frame.shape != (WINDOW,):
             raise ValueError(f"a frame has {WINDOW} samples, got an array of shape {frame.shape}")
-        if self.full:
+        if self._count >= MAX_FRAMES:
             raise ValueError(f"the window is full: {MAX_FRAMES} frames are undecided")
-        count = len(self._speech)
-        if self._at + count == len(self._audio):
-            self._make_space(count)
-        np.minimum(frame * _FULL_SCALE, _LOUDEST, out=self._audio[self._at + count], casting="unsafe")
-        self._speech.append(speech)
+        if self._at + self._count == len(self._audio):
+            self._make_space()
+        self._speech[self._at + self._count] = speech
+        self._count += 1
+        self._fresh.append(frame)
+        if len(self._fresh) == FRESH_FRAMES:
+            self._write_fresh()
 
     def cut(self, position: int) -> None:
         """Drop the frames that end at or before *position*, if they are still there."""
-        for _ in range(min(position // WINDOW - self._first, len(self._speech))):
-            self._speech.popleft()
-            self._at += 1
-            self._first += 1
+        dropped = min(position // WINDOW - self._first, self._count)
+        if dropped > 0:
+            self._at += dropped
+            self._first += dropped
+            self._count -= dropped
 
-    def samples(self, start: int, end: int) -> Samples:
+    def samples(self, start: int, end: int) -> Pcm:
         """Return the audio between two positions, rounded out to whole frames. At least one of them must be there."""
-        frames = self._frames(start, end)
-        kept = self._audio[self._at + frames.start : self._at + frames.stop].reshape(-1)
-        samples: Samples = np.multiply(kept, 1 / _FULL_SCALE, dtype=np.float32)
+        self._write_fresh()
+        samples: Pcm = self._audio[self._rows(start, end)].reshape(-1)
         return samples
 
-    def speech(self, start: int, end: int) -> list[float]:
-        """Return the probabilities of speech of the frames in samples(start, end)."""
-        frames = self._frames(start, end)
-        return list(islice(self._speech, frames.start, frames.stop))
+    def voiced(self, start: int, end: int, min_speech: float) -> bytes:
+        """Return a byte for each frame of samples(start, end): 1 if its speech is at least this probable, else 0."""
+        return (self._speech[self._rows(start, end)] >= min_speech).tobytes()
 
     def voiced_spans(self, start: int, end: int, min_speech: float) -> tuple[tuple[int, int], ...]:
         """Return the spans of samples(start, end) with a probability of speech of at least *min_speech*, in order."""
-        place = max(start // WINDOW, self._first) * WINDOW
+        voiced, place = self.voiced(start, end, min_speech), max(start // WINDOW, self._first)
         spans: list[tuple[int, int]] = []
-        for voiced, frames in groupby(self.speech(start, end), min_speech.__le__):
-            begin, place = place, place + WINDOW * sum(1 for _ in frames)
-            if voiced:
-                spans.append((begin, place))
+        begin = voiced.find(1)
+        while begin >= 0:
+            after = voiced.find(0, begin)
+            after = len(voiced) if after < 0 else after
+            spans.append(((place + begin) * WINDOW, (place + after) * WINDOW))
+            begin = voiced.find(1, after)
         return tuple(spans)
 
-    def _frames(self, start: int, end: int) -> range:
-        """Return the numbers of the kept frames between two positions, from the oldest one."""
-        last = min(-(-end // WINDOW) - self._first, len(self._speech))
-        return range(max(0, start // WINDOW - self._first), max(0, last))
+    def _rows(self, start: int, end: int) -> slice:
+        """Return the rows of the kept frames between two positions."""
+        first = max(0, start // WINDOW - self._first)
+        last = min(-(-end // WINDOW) - self._first, self._count)
+        return slice(self._at + first, self._at + max(first, last))
 
-    def _make_space(self, count: int) -> None:
-        """Move the *count* frames to the start of an array that has space for SPARE_FRAMES more."""
-        audio = np.empty((count + SPARE_FRAMES, WINDOW), np.int16)
-        audio[:count] = self._audio[self._at :]
-        self._audio, self._at = audio, 0
+    def _write_fresh(self) -> None:
+        if self._fresh:
+            end = self._at + self._count
+            frames = np.concatenate(self._fresh).reshape(-1, WINDOW) * FULL_SCALE
+            np.minimum(frames, _LOUDEST, out=self._audio[end - len(frames) : end], casting="unsafe")
+            self._fresh.clear()
+
+    def _make_space(self) -> None:
+        """Move the frames to the start of an array that has space for SPARE_FRAMES more."""
+        self._write_fresh()
+        rows, count = slice(self._at, self._at + self._count), self._count
+        audio, speech = np.empty((count + SPARE_FRAMES, WINDOW), np.int16), np.empty(count + SPARE_FRAMES)
+        audio[:count], speech[:count] = self._audio[rows], self._speech[rows]
+        self._audio, self._speech, self._at = audio, speech, 0

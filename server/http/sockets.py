@@ -5,6 +5,7 @@ read that answer. So for a client with a token the WebSocket opens, sends an err
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ class Socket:
         """Whether the client only reads, so that the socket may be closed while there is nothing to read."""
         self._idle_report = IdleReport(websocket.scope)
         self._orders_until = 0.0  # the time that the orders so far have used up, at one in each ORDER_S
+        self._sent_at = time.monotonic()  # the newest frames
 
     async def serve(self, work: Awaitable[None]) -> None:
         """Await *work*, report its error to the client if it raises one, and close the WebSocket."""
@@ -182,11 +184,18 @@ class Socket:
         if self._gone:
             raise WebSocketDisconnect(ABNORMAL)
         await self.websocket.send({"type": "websocket.send", "frames": frames})
+        self._sent_at = time.monotonic()
 
     def rest_while(self, quiet: bool) -> None:  # noqa: FBT001  the only argument
         """Note whether there is nothing to send at the moment."""
         if self.may_rest:
             self._idle_report.rest_while(quiet)
+
+    async def wait_while_read(self) -> None:
+        """Wait until nothing could be sent for CLOSING_S: there is nothing more, or the client does not read."""
+        self._sent_at = time.monotonic()
+        while (left_s := self._sent_at + CLOSING_S - time.monotonic()) > 0:  # noqa: ASYNC110  an event would be set with each frame
+            await asyncio.sleep(left_s)
 
     async def wait_for_turn(self) -> None:
         """Wait until the client may send another message without audio. This limits how many the server answers."""

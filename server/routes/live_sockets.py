@@ -13,7 +13,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from server.accounts.signed import Scope
 from server.http.problems import Problem
 from server.http.sockets import (
-    CLOSING_S,
     MAX_MESSAGE_BYTES,
     MessageTooBig,
     Socket,
@@ -66,7 +65,7 @@ class LiveSockets:
         """
         async with racing(
             self._handle_messages(socket, live, seat),
-            self._leave(live, seat),
+            self._leave(socket, live, seat),
             self._follow(socket, live.job.id, after),
             self._acknowledge(socket, live),
         ) as tasks:
@@ -82,14 +81,14 @@ class LiveSockets:
         else:
             await self.parts.session_registry.check_end(live)
 
-    async def _leave(self, live: LiveSession, seat: Seat) -> None:
+    async def _leave(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
         """Wait until the session has ended. Raises Problem ingest_busy if another writer takes the seat."""
         await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
             raise Problem("ingest_busy", "another writer has taken over")
         job = await self.parts.jobs.get(live.job.id)
         if job is not None and job.terminal:
-            await asyncio.sleep(CLOSING_S)  # until _follow() has sent the last events
+            await socket.wait_while_read()  # _follow() sends the last events, and ends the conversation before
 
     async def _handle_messages(self, socket: Socket, live: LiveSession, seat: Seat) -> None:
         """Handle the writer's messages until it leaves."""

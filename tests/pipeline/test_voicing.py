@@ -15,7 +15,7 @@ START = 10 * WINDOW
 
 def voicing(pattern: str) -> Voicing:
     """Return a Voicing of a pattern in which # is a frame of speech and . one of silence. It starts at frame 10."""
-    return Voicing(START, [mark == "#" for mark in pattern])
+    return Voicing(START, bytes(mark == "#" for mark in pattern))
 
 
 def words(*spans: tuple[str, float, float]) -> list[Word]:

@@ -10,7 +10,10 @@ import httpx
 import pytest
 
 from server.engines import MAX_SANDBOX_SESSIONS, open_engines
+from server.http import sockets
+from server.http.sockets import Socket
 from server.live.session import LiveSession
+from server.streams import feed
 from tests.server.receiving import receiver
 from tests.server.serving import config, serve
 from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, open_talk, script_words, silence
@@ -249,6 +252,26 @@ async def test_a_request_with_audio_is_answered_at_once_when_its_session_breaks(
     async with me.client() as client, asyncio.timeout(5):
         answer = await client.post(record["live"]["ingest_http"], params={"final": "true"}, content=silence(1))
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+
+
+async def test_a_writer_that_gets_its_words_slowly_gets_all_of_them_after_the_end(me, monkeypatch):
+    send_frames = Socket.send_frames
+
+    async def send_slowly(socket: Socket, frames: bytes) -> None:
+        await asyncio.sleep(0.2)
+        await send_frames(socket, frames)
+
+    monkeypatch.setattr(Socket, "send_frames", send_slowly)
+    monkeypatch.setattr(sockets, "CLOSING_S", 0.5)
+    monkeypatch.setattr(feed, "KEPT", 1)
+    monkeypatch.setattr(feed, "PAGE", 2)
+    record = await me.start()
+    async with open_talk(record["live"]["ingest_ws"]) as talk:
+        await talk.send(silence(10))
+        await talk.say("close")
+        assert await talk.to_the_end() == (1000, "")
+    assert [frame["index"] for frame in talk.frames if frame["type"] == "word"] == list(range(25))
+    assert talk.frames[-1]["type"] == "job.completed"
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from faster_whisper import WhisperModel
 from faster_whisper.tokenizer import Tokenizer
 from faster_whisper.transcribe import get_suppressed_tokens
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE, Samples, floats_of
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
@@ -304,7 +304,7 @@ class WhisperEngine:
             [TextPiece(text, len(parts)) for text, parts in zip(texts[:-1], tokens[:-1], strict=True)],
             aligned.alignments,
             aligned.text_token_probs,
-            request.samples,
+            floats_of(request.samples),
             start=request.start,
             language=text_language,
             final=request.final,
