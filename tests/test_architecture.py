@@ -180,3 +180,32 @@ def test_functions_fit_on_a_screen():
                     long[f"{name(path)}:{node.name}"] = lines
     assert not long
     assert sorted(lengths)[int(0.95 * len(lengths))] <= 21
+
+
+def names_in(path: Path) -> set[str]:
+    """Return what a module defines, assigns or imports anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    return names
+
+
+def test_what_scripts_and_benchmarks_import_from_tests_is_there():
+    """They are not run by every test, and mypy does not read tests."""
+    missing = []
+    for path in [*(ROOT / "scripts").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                module = ROOT / (node.module or "").replace(".", "/")
+                known = (
+                    {one.stem for one in module.glob("*.py")}
+                    if module.is_dir()
+                    else names_in(module.with_suffix(".py"))
+                )
+                missing += [f"{name(path)}: {alias.name}" for alias in node.names if alias.name not in known]
+    assert missing == []
