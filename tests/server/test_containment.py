@@ -160,13 +160,13 @@ async def _end_one_of_two(blobs: Path, me: Caller) -> None:
     make_undeletable(blobs, victim["job_id"])
     async with open_talk(me.socket(bystander), me.headers) as kept, open_talk(me.socket(victim), me.headers) as lost:
         for one in (kept, lost):
-            await one.send(silence(1.0))
+            await one.send(silence(2.0))
             await one.until("word")
         async with me.client() as client:
             answer = await client.delete(f"/v1/jobs/{victim['job_id']}", params={"force": "true"})
             assert answer.status_code == 204
         await lost.to_the_end()
-        await kept.send(silence(2.0))
+        await kept.send(silence(1.0))
         await kept.close()
     record = await me.job(bystander["job_id"], wait=10)
     assert (record["status"], record["text"].split()) == ("completed", script_words(3.0))
