@@ -103,7 +103,7 @@ def throughput() -> Iterator[Row]:
 
 
 def languages() -> Iterator[Row]:
-    """Yield the figures of each language: found, told, and by transcribe()."""
+    """Yield the figures of each language: without a setting, with `language`, and by transcribe()."""
     for code, name in NAMES.items():
         ways = results()["languages"][f"{code} joined"]
         low, high = (100 * share for share in ways["found"]["difference_interval"])

@@ -104,7 +104,7 @@ class OpenTracks:
         self._ledger = ledger
         self.probe = replace(first.probe_of_all, several=True)
         self._focus = focus
-        self._focuses: dict[int, int | None] = {}  # by track: the channel that comes beside its mix
+        self._focuses: dict[int, int | None] = {}  # by track: the channel sent next to its mix, if any
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pipeline.ingest.tracks import OTHER_TRACKS, Track, by_preference
 from pipeline.ingest.vad import VoiceDetector
 
 PATIENCE = 10 * RATE
-"""A track that is so far behind another one is silent until its next piece. Fragments of MP4 and clusters of Matroska
+"""A track this far behind counts as silent until its next piece. Fragments of MP4 and clusters of Matroska
 have seconds of one track before those of the next."""
 
 AHEAD = RATE // WINDOW

@@ -1,8 +1,8 @@
 """Tests of channels that are heard by themselves: which sound each is, and that a stopped file goes on exactly."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,13 @@ def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
     assert np.abs((left + right) / 2 - both).max() < 0.01
 
 
+@contextmanager
+def batch_with(voice: Loudness | None) -> Iterator[Batch]:
+    scheduler, engine = Scheduler(ScriptedEngine()), ScriptedEngine()
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(scheduler):
+        yield Batch(engine=engine, recogniser=scheduler, voice=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
+
+
 async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:
     options = BatchOptions(tenant="test", separate=True)
     return [chunk async for chunk in batch.transcribe(path, options, done=done)]
@@ -72,16 +79,7 @@ def transcript(chunks: Sequence[Chunk]) -> Transcript:
 
 
 async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call):
-    scheduler = Scheduler(ScriptedEngine())
-    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        voice: object = Loudness()
-        batch = Batch(
-            engine=ScriptedEngine(),
-            recogniser=scheduler,
-            voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
-            isolation=isolation,
-            threads=threads,
-        )
+    with batch_with(Loudness()) as batch:
         made = await chunks_of(batch, call)
         whole = transcript(made)
         assert [chunk.index for chunk in made] == list(range(len(made)))
@@ -93,19 +91,15 @@ async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(ca
             kept = [unpack_chunk(pack_chunk(chunk)) for chunk in made[:count]]
             assert kept == made[:count]
             assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
-    scheduler.close()
 
 
 async def test_no_channel_runs_far_ahead_of_another(call):
-    scheduler = Scheduler(ScriptedEngine())
-    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        batch = Batch(engine=ScriptedEngine(), recogniser=scheduler, voice=None, isolation=isolation, threads=threads)
+    with batch_with(None) as batch:
         reached = {0: 0, 1: 0}
         for chunk in await chunks_of(batch, call):
             assert chunk.start == reached[chunk.channel] == min(reached.values())
             reached[chunk.channel] = chunk.end
             assert max(reached.values()) - min(reached.values()) < CHUNK + 30 * RATE
-    scheduler.close()
 
 
 class CountingLoudness(Loudness):
@@ -125,17 +119,9 @@ async def test_a_channel_that_says_little_does_not_let_the_others_fill_the_memor
     path = tmp_path / "monologue.wav"
     soundfile.write(path, np.stack((tone * (seconds < 5), tone), axis=1), 8000, subtype="ULAW")
 
-    scheduler, voice = Scheduler(ScriptedEngine()), CountingLoudness()
-    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        batch = Batch(
-            engine=ScriptedEngine(),
-            recogniser=scheduler,
-            voice=voice,  # type: ignore[arg-type]  # it only needs the method that it has
-            isolation=isolation,
-            threads=threads,
-        )
+    voice = CountingLoudness()
+    with batch_with(voice) as batch:
         options = BatchOptions(tenant="test", separate=True)
         async with aclosing(batch.transcribe(path, options)) as chunks:
             assert (await anext(chunks)).channel == 0
         assert voice.windows * WINDOW / 2 < MAX_SPAN + 60 * RATE
-    scheduler.close()

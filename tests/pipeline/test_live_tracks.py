@@ -1,7 +1,7 @@
 """Tests of live containers with several audio tracks, as they come through a decoder in pieces."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -29,17 +29,6 @@ LIVE = [
     ("mp4", "aac", {"movflags": "empty_moov+frag_keyframe+default_base_moof", "frag_duration": "3000000"}),
     ("ogg", "flac", {}),
 ]
-
-
-@pytest.fixture(scope="module")
-def isolation() -> Iterator[Isolation]:
-    with Isolation() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def voice() -> VoiceDetector:
-    return VoiceDetector()
 
 
 class Live:

@@ -1,4 +1,4 @@
-"""Tests of merging.py: what is heard twice is told once, and what is new is found."""
+"""Tests of merging.py: no word comes twice, and new words are found."""
 
 import pytest
 from hypothesis import given

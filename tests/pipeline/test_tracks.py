@@ -1,6 +1,5 @@
 """Tests of containers with several audio tracks: which one is heard, and what is said about the others."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,17 +29,6 @@ ANY = DecodeLimits()
 ONE, OTHER = read(SPEECH / "human" / "jfk.flac"), read(SPEECH / "human" / "two_cities.flac")[: position(8)]
 SILENCE = np.zeros(len(ONE), np.float32)
 HUM = tone(11, hertz=50)
-
-
-@pytest.fixture(scope="module")
-def isolation() -> Iterator[Isolation]:
-    with Isolation() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def voice() -> VoiceDetector:
-    return VoiceDetector()
 
 
 class Heard:
