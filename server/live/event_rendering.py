@@ -134,7 +134,8 @@ class EventRenderer:
             return
         self._doubtful += doubtful(batch.segments[-1:])
         for note in doubtful_languages(self._doubtful)[:1]:
-            batch.events.append(warning_event(*note.split(": ", 1)))
+            code, _, message = note.partition(": ")
+            batch.events.append(warning_event(code, message))
             self._doubtful = None
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
