@@ -22,15 +22,6 @@ def segment_of(words: Sequence[Word], result: RecognitionResult) -> Segment:
     return Segment(tuple(words), result.avg_logprob, result.no_speech_prob, language_probability=sure)
 
 
-def without_end(text: str) -> str:
-    """Return *text* without the marks that end its last sentence.
-
-    The engine gets the decided text of an open turn in this form. A full stop at a pause is only a guess. After it the
-    engine would begin a new sentence, and leave out the next word if no sentence begins with it.
-    """
-    return text.rstrip("".join(SENTENCE_ENDS))
-
-
 def _runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:
     run: list[Word] = []
     for word in words:

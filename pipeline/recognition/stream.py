@@ -34,14 +34,14 @@ from pipeline.events import (
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.phrases import segment_of, without_end
+from pipeline.recognition.phrases import segment_of
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import ENTER, LEAVE, Turn, Turns
 from pipeline.recognition.voicing import Voicing
 from pipeline.recognition.window import AudioWindow
-from pipeline.words import Word, join_words, without_language
+from pipeline.words import Word, without_language
 
 ATTEMPTS = 3
 """After this many failed decodes of one final, the words of the last good hypothesis are taken instead."""
@@ -190,7 +190,6 @@ class StreamCore:
         start = self._starts.choose(ask, None if self._options.language else self._heard)
         final = ask.aim is not Aim.PARTIAL or self._options.thorough
         final = final or self._options.translates  # nothing of its text is decided
-        decided_text = join_words(self._agreement.committed_from(start))
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
@@ -200,10 +199,9 @@ class StreamCore:
             detected=self._detected,
             turn=self._starts.edge,
             task=self._options.task,
-            hint=self._options.hint,
-            own_hints=self._options.own_hints,
-            prefix="" if final else without_end(decided_text) if self._segment else decided_text,
+            hints=self._options.hints,
             final=final,
+            decided=tuple(self._agreement.committed_from(start)),
             voiced=self._window.voiced_spans(start, ask.end, ENTER),
         )
 

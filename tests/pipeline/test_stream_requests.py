@@ -40,19 +40,17 @@ def test_a_turn_is_heard_with_the_speech_before_it():
     assert all(request.start <= first[0].start for request in late)
 
 
-def test_the_prefix_of_a_partial_is_the_decided_words_of_its_window_and_a_final_has_none():
+def test_a_request_has_the_decided_words_of_its_window():
     first = talk(5)
     second = tuple(replace(word, text=f"v{n}.") for n, word in enumerate(talk(20, start=3.5)))
     words = (*first, *second)
     run = stream(voice(words, position(13)), perfect(words))
-    told = [request for request in run.requests if request.prefix]
-    assert not any(request.final for request in told)
-    late = [request for request in told if request.start + len(request.samples) > position(6)]
+    late = [request for request in run.requests if request.start + len(request.samples) > position(6)]
     assert late
     for request in late:
-        said = request.prefix.split()
         inside = [word.text for word in words if word.start + word.end > 2 * request.start]
-        assert said == [*inside[: len(said) - 1], inside[len(said) - 1].rstrip(".")]  # that the sentence ends, is open
+        said = [word.text for word in request.decided]
+        assert said == inside[: len(said)]
         assert "v0." in said
 
 

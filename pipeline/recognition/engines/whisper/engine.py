@@ -37,7 +37,7 @@ from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole
 from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
 from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, window_for
+from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.words import Word
@@ -339,10 +339,10 @@ class WhisperEngine:
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with; none if requests share calls, as their numbers may differ."""
-        return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
+        return self._tokens_of(prefix_text(request)) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        return hint_tokens(request.hint, self._tokens_of)
+        return hint_tokens(request, self._tokens_of)
 
     def _task(self, request: DecodeRequest, language: str) -> str:
         """Return the model's task: English speech is never translated.
