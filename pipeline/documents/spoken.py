@@ -37,17 +37,18 @@ def probability_of(language: str | None, segments: Iterable[Segment]) -> float |
     return sum(length * sure for length, sure in known) / whole if whole else None
 
 
+def doubtful(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the segments whose language is doubtful."""
+    known = ((segment, segment.language_probability) for segment in segments)
+    return [segment for segment, probability in known if probability is not None and probability < DOUBT]
+
+
 def doubtful_languages(segments: Iterable[Segment]) -> list[str]:
     """Return a note for each language that is doubtful in more than MUCH of speech."""
-    doubtful = [
-        segment
-        for segment in segments
-        if segment.language_probability is not None and segment.language_probability < DOUBT
-    ]
     return [
         f"{LANGUAGE_DOUBTFUL}: {seconds(spoken):.1f} s of speech may be in another language than {language}; "
         "language or languages in the request say which are spoken"
-        for language, spoken in speech_by_language(doubtful).items()
+        for language, spoken in speech_by_language(doubtful(segments)).items()
         if spoken > MUCH
     ]
 

@@ -10,6 +10,7 @@ import orjson
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
 from pipeline.documents.formats import segment_object, word_event
+from pipeline.documents.spoken import doubtful, doubtful_languages
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -71,6 +72,7 @@ class EventRenderer:
         self._speakers = speakers
         self._words = offsets.words
         self._segments = offsets.segments
+        self._doubtful: list[Segment] | None = []  # in a doubtful language; None: readers were told
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
     def batch(self, happened: Iterable[TimedEvent]) -> LogBatch:
@@ -91,6 +93,7 @@ class EventRenderer:
                 words = tuple(shift_word(word, origin) for word in segment.words)
                 batch.segments.append(replace(segment, words=words, channel=channel))
                 _log(batch, "segment", self._segment(channel, number, batch.segments[-1], forced=forced))
+                self._tell_doubts(batch)
             case Partial(words, segment):
                 batch.partials += 1
                 said = _partial([shift_word(word, origin) for word in words], self._id(channel, segment))
@@ -124,6 +127,16 @@ class EventRenderer:
         self._words += len(words)
         batch.lags_s += one.lags_s
         batch.said.setdefault(one.channel, []).extend(words)
+
+    def _tell_doubts(self, batch: LogBatch) -> None:
+        """Add a warning, once, when much speech may be in another language. The record says at the end how much."""
+        if self._doubtful is None:
+            return
+        self._doubtful += doubtful(batch.segments[-1:])
+        for note in doubtful_languages(self._doubtful)[:1]:
+            code, _, message = note.partition(": ")
+            batch.events.append(warning_event(code, message))
+            self._doubtful = None
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
         """The members `speaker` and `channel` of *word*."""

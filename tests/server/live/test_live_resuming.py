@@ -88,6 +88,17 @@ def test_language_and_warnings_are_events_too():
     ]
 
 
+def test_readers_are_warned_once_when_more_than_three_seconds_may_be_in_another_language():
+    words = [Word("bueno", position(at), position(at + 2), 0.9, language="es") for at in (0, 5, 10, 15)]
+    closed = [
+        timed_event(SegmentClosed(number, Segment((word,), -0.1, 0.0, language_probability=probability)))
+        for number, (word, probability) in enumerate(zip(words, (0.9, 0.01, 0.01, 0.01), strict=True))
+    ]
+    seen = bodies(render(*closed))
+    assert [kind for kind, _ in seen] == ["segment", "segment", "segment", "warning", "segment"]
+    assert seen[3][1]["code"] == "language_doubtful"
+
+
 def test_only_the_newest_partial_that_no_word_has_overtaken_is_shown():
     first, second = timed_event(Partial(WORDS[:1], 0)), timed_event(Partial(WORDS, 0))
     committed = timed_event(WordsCommitted(WORDS, 0, 0), 0.1, 0.1)
