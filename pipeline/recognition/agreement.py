@@ -50,7 +50,7 @@ class AgreementOptions:
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits until settled
     first_sure: float = math.inf  # the same for the first word of all
-    apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
+    apart: int = guard  # how far the same word may move from one hypothesis to the next
 
 
 @dataclass(frozen=True, slots=True, eq=False)
