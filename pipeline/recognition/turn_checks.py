@@ -20,6 +20,7 @@ from pipeline.recognition.window import AudioWindow
 LONGEST_CHECK = position(8)
 """The most audio of a check: the model takes no more."""
 
+
 @dataclass(frozen=True, slots=True)
 class Eagerness:
     """How soon a turn counts as over. Lengths are in samples."""
