@@ -40,7 +40,7 @@ from pipeline.recognition.engines.whisper import engine as whisper  # noqa: E402
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes  # noqa: E402  likewise
 
 LANGUAGES = ("en", "en noisy", "es", "fr", "it", "ru", "nl", "cs", "es noisy", "ru noisy")
-USUAL = WindowSizes(10, 15, 19)
+USUAL = WindowSizes(7, 15, 19)
 NOISE_DB = 10
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pipeline.audio import position
+from pipeline.language_profiles import SENTENCE_ENDS
 from pipeline.recognition.merging import are_same, find_new_words
 from pipeline.words import Word
 
@@ -49,7 +50,7 @@ class AgreementOptions:
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
     opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits until settled
     first_sure: float = math.inf  # the same for the first word of all
-    apart: int = position(0.4)  # how far the same word may move from one hypothesis to the next
+    apart: int = guard  # how far the same word may move from one hypothesis to the next
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +74,7 @@ class Agreement:
         self._candidates: tuple[_Candidate, ...] = ()
         self._edge = 0  # pending words that end after this position may be cut off
         self._end = 0
+        self._stopped = False  # the last hypothesis ended with the last committed word, and that ends a sentence
 
     @property
     def pending(self) -> tuple[Word, ...]:
@@ -156,7 +158,7 @@ class Agreement:
     def part(self) -> None:
         """End the turn: words that come from now on are new, even if they are the same as before."""
         self._earlier += self._committed
-        self._committed = []
+        self._committed, self._stopped = [], False
 
     def release(self, position: int) -> None:
         """Forget the committed words whose middle is before *position*, because their audio is gone."""
@@ -169,6 +171,7 @@ class Agreement:
         if committed:
             self._committed.extend(committed)
             self._end = committed[-1].end
+            self._stopped = not self._candidates and committed[-1].text.endswith(SENTENCE_ENDS)
         return committed
 
     def select_fresh(self, words: Sequence[Word], until: int) -> list[Word]:
@@ -184,6 +187,8 @@ class Agreement:
             start = min(max(word.start, floor), until)
             floor = min(max(word.end, start), until)
             fresh.append(word if (start, floor) == (word.start, word.end) else replace(word, start=start, end=floor))
+        if fresh and self._stopped:  # the model gets no full stop that was a guess at a pause (without_end())
+            fresh[0] = replace(fresh[0], text=fresh[0].text[:1].upper() + fresh[0].text[1:])
         return fresh
 
     def _with_history(self, word: Word) -> _Candidate:

@@ -15,10 +15,12 @@ Readers see waiting words as partials. Of 835 words in conditions on which nothi
 after 0.45 s in the median), balanced 14 (0.67 s), accurate 6 (3.05 s).
 """
 
+import sys
 from dataclasses import replace
 
 from pipeline.audio import position
 from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.turns import APART
 
 LOW, BALANCED, ACCURATE = LATENCIES = ("low", "balanced", "accurate")
 
@@ -35,11 +37,8 @@ If nothing waits, 10 of 20 starts of one recording had a wrong word; if every wo
 3.4 s. The first word is mostly right where it is doubtful: how a text begins is unclear, not what was said.
 """
 
-PATIENCE, GREAT_PATIENCE = position(1.2), position(1.5)
-"""The silence that ends a turn in an opening, with BALANCED and with ACCURATE. Shorter pauses are common there."""
-
-EVER = 1 << 62
-"""More speech than any stream has."""
+PATIENCE = position(1.2)
+"""The silence that ends a turn in an opening. Shorter pauses are common there. With ACCURATE it is APART."""
 
 
 def with_latency(options: StreamOptions, latency: str, *, patient: bool = False) -> StreamOptions:
@@ -57,8 +56,8 @@ def with_latency(options: StreamOptions, latency: str, *, patient: bool = False)
             sooner = replace(agreement, guard=guard, sure_guard=sure_guard, settled=settled)
             return replace(options, step=round(LOW_SHARE * options.step), agreement=sooner)
         case "accurate":
-            turns = replace(turns, opening=EVER, opening_endpointing=GREAT_PATIENCE if patient else 0)
-            agreement = replace(agreement, settled=SETTLED, shown=3)
+            turns = replace(turns, opening=sys.maxsize, opening_endpointing=APART if patient else 0)
+            agreement = replace(agreement, settled=SETTLED, shown=agreement.often)
             return replace(options, step=STEP, partial=options.final, thorough=True, turns=turns, agreement=agreement)
         case _ if patient:
             turns = replace(turns, opening=OPENING, opening_endpointing=PATIENCE)

@@ -34,8 +34,8 @@ class StreamOptions:
     faint: float = 0.15  # the least probability of speech in a faint frame
     speech: float = 0.3  # frames with this probability of speech may hold words
     # Audio in the window of a partial, and of a final. Decided speech before the turn fills it up: Whisper hears a
-    # phrase alone worst: 8.8 % wrong words, 12.9 if the window begins at the turn, 11.2 with 6 and 9 s.
-    partial: int = position(9)
+    # phrase alone worst: 8.8 % wrong words, 12.9 if the window begins at the turn.
+    partial: int = position(6)
     final: int = position(14)
     thorough: bool = False  # partials are recognised with the care of finals
     known: float = 0.5  # the language is settled with this probability ...

@@ -6,6 +6,7 @@ short, and once or twice again later, because a speaker who stays silent has pro
 end, the turn ends after TurnOptions.endpointing.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,14 +14,11 @@ import numpy as np
 
 from pipeline.audio import WINDOW, Samples, floats_of, position
 from pipeline.events import TurnEnded
-from pipeline.recognition.turns import APART, LEAVE, Turn
+from pipeline.recognition.turns import APART, ENDPOINTING, LEAVE, ONSET, Turn
 from pipeline.recognition.window import AudioWindow
 
 LONGEST_CHECK = position(8)
 """The most audio of a check: the model takes no more."""
-
-NEVER = 1 << 62
-"""A position that no stream reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +29,14 @@ class Eagerness:
     longest: int  # pause, after which it ends whatever was said
 
 
-SHORT, LONGER = 3 * WINDOW, 16 * WINDOW
-"""A tenth of a second and half a second.
-
-With more silence the model is less sure (area under the curve 0.87 after 0.1 s, 0.80 after 0.8 s), except for very
-short turns such as "Hello": 0.32 after 0.1 s, 0.96 after half a second.
-"""
-
-MEDIUM = Eagerness(((SHORT, 0.7), (LONGER, 0.95)), position(3))
+# After a tenth of a second and half a second. With more silence the model is less sure (area under the curve 0.87 after
+# 0.1 s, 0.80 after 0.8 s), except for very short turns such as "Hello": 0.32 after 0.1 s, 0.96 after half a second.
+MEDIUM = Eagerness(((ONSET, 0.7), (ENDPOINTING, 0.95)), position(3))
 
 EAGERNESS: Mapping[str, Eagerness] = {
-    "low": Eagerness(((SHORT, 0.9),), position(5)),
+    "low": Eagerness(((ONSET, 0.9),), position(5)),
     "medium": MEDIUM,
-    "high": Eagerness(((SHORT, 0.5), (LONGER, 0.9)), position(1.5)),
+    "high": Eagerness(((ONSET, 0.5), (ENDPOINTING, 0.9)), APART),
     "auto": MEDIUM,
 }
 
@@ -84,10 +77,10 @@ class TurnChecks:
     def next_look(self, turn: Turn | None) -> int:
         """Return the position in the pause after *turn* at which it is checked next, if the pause lasts that long."""
         if self._options is None or turn is None or not turn.open or self._in_flight is not None:
-            return NEVER
+            return sys.maxsize
         done = self._looks if self._pause == (turn, turn.voiced) else 0
         looks = self._options.eagerness.looks
-        return turn.voiced + looks[done][0] if done < len(looks) else NEVER
+        return turn.voiced + looks[done][0] if done < len(looks) else sys.maxsize
 
     def choose(self, turn: Turn | None, window: AudioWindow) -> TurnCheck | None:
         """Return the check of the newest turn that is due now, at the end of *window*. It is in flight then."""

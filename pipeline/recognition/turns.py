@@ -10,8 +10,13 @@ from pipeline.audio import WINDOW, position
 from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
-ENTER, LEAVE = 0.5, 0.35
-"""The probabilities that start speech and continue it; the second is lower, so that a breath ends no sentence."""
+_USUAL = SegmenterOptions()
+
+ENTER, LEAVE = _USUAL.enter, _USUAL.leave
+"""The probabilities that start speech and continue it."""
+
+ONSET, ENDPOINTING = _USUAL.min_speech, position(0.5)
+"""The shortest speech, a tenth of a second, and the silence that ends a turn."""
 
 APART = position(1.5)
 """Speech before a longer silence does not help to understand what follows it."""
@@ -21,8 +26,8 @@ APART = position(1.5)
 class TurnOptions:
     """All lengths in samples."""
 
-    onset: int = 3 * WINDOW  # shorter sounds are clicks: the shortest word is longer
-    endpointing: int = position(0.5)  # silence that ends a turn
+    onset: int = ONSET
+    endpointing: int = ENDPOINTING
     opening: int = 0  # speech with which the opening of a stream is over
     opening_endpointing: int = 0  # silence that ends a turn in the opening, if that is more
 

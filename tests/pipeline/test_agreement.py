@@ -90,6 +90,14 @@ def test_a_capital_that_was_shown_is_not_taken_back(last):
     assert texts(answer(timed_words("that was the"), until=position(3))).startswith("That was")
 
 
+@pytest.mark.parametrize(("said", "then"), [("my country.", "Ask"), ("my country,", "ask"), ("my country. So", "ask")])
+def test_a_sentence_begins_with_a_capital_where_the_last_one_ended_at_a_pause(said, then):
+    agreement = Agreement(OPTIONS)
+    agreement.receive(timed_words(said), until=position(1.2))
+    assert texts(agreement.receive(timed_words(said), until=position(1.2), paused=True)) == said
+    assert texts(agreement.conclude(timed_words("ask", start=1.2), until=position(2))) == then
+
+
 def test_an_inserted_word_does_not_break_the_agreement_of_those_before_it():
     agreement = Agreement(OPTIONS)
     agreement.receive(timed_words("red blue green white black"), until=position(3))

@@ -72,14 +72,14 @@ def replace_measurement(monkeypatch: pytest.MonkeyPatch, found: WindowSizes) -> 
 
 def test_known_models_need_no_measuring(tmp_path):
     assert windows(tmp_path) == (WindowSizes(5, 5, 4), None)
-    assert windows(tmp_path, "tiny.en") == (WindowSizes(10, 15, 19), None)
+    assert windows(tmp_path, "tiny.en") == (WindowSizes(7, 15, 19), None)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("base_model")
 def test_the_windows_of_base_are_known(tmp_path):
     [base] = find_models(EngineSettings(model="base", cache_dir=tmp_path)).models
-    assert base.sizes == WindowSizes(10, 15, 28)
+    assert base.sizes == WindowSizes(7, 15, 28)
 
 
 @pytest.mark.parametrize("model", ["tiny.en", MODEL])

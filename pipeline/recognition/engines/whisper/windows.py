@@ -36,9 +36,9 @@ FULL = WindowSizes(30, 30, 28)
 
 KNOWN_SIZES: Mapping[str, tuple[int, WindowSizes]] = {
     # tiny.en
-    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, WindowSizes(10, 15, 19)),
+    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, WindowSizes(7, 15, 19)),
     # base
-    "a6571c2e2a0525f32feb426f8e8f4eedf063b7aef2141d4635d12ba4a87c2a96": (145_217_532, WindowSizes(10, 15, 28)),
+    "a6571c2e2a0525f32feb426f8e8f4eedf063b7aef2141d4635d12ba4a87c2a96": (145_217_532, WindowSizes(7, 15, 28)),
     # the test model
     "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (5_421_057, WindowSizes(5, 5, 4)),
 }
