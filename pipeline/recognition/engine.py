@@ -49,7 +49,7 @@ class DecodeRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecognitionResult:
-    """What was recognised in one window. Words are in order and inside it; there are none if a gate refused the answer.
+    """What was recognised in one window. Words are in order and inside it.
 
     The times of a translated word show roughly where its meaning was said.
     """
@@ -59,7 +59,7 @@ class RecognitionResult:
     language_probability: float | None
     avg_logprob: float
     no_speech_prob: float
-    rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
+    incomplete: bool = False  # speech of a live turn has no words, but may get some with less audio before the turn
     detected: tuple[int, int] | None = None  # the speech on which the language was detected; None: it is assumed
     changed: tuple[int, str] | None = (
         None  # where in a turn another language begins, and which; the words are of no use

@@ -442,7 +442,7 @@ def merge_answers(
     words = [word for span in spans for word in words_in(span, spans, answers[span].words)]
     spoken = [word.language for word in words]
     main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
-    return replace(main, words=tuple(words), rejected=None if words else main.rejected)
+    return replace(main, words=tuple(words))
 
 
 def _probability(found: Choice) -> float:

@@ -229,13 +229,8 @@ class StreamCore:
         self._failed = 0
         if result.changed is not None and self._split_turn(*result.changed):
             return
-        if result.rejected is not None:
-            self.counts.rejected += 1
-            result = replace(result, words=())
-        answer = result.words
         result = replace(result, words=self._select_spoken(ask, result))
-        misses = self._starts.misses_speech(ask, result.words, answer, begun=bool(self._segment))
-        if misses and self._starts.begin_later(ask):
+        if self._starts.misses_speech(ask, result, begun=bool(self._segment)) and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
         self._learn_language(result, ask)
         self._answer(ask, result)
