@@ -22,7 +22,6 @@ from pipeline.audio import RATE, Samples, floats_of
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
-from pipeline.recognition.coverage import missed_speech, with_missed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.bootstrap import (
     cores,
@@ -34,6 +33,7 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
+from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, with_missed
 from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
 from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
@@ -159,9 +159,13 @@ class WhisperEngine:
         sizes = sizes or self.sizes  # read once, because another thread may change it
         try:
             answers = self._recognise(requests, sizes)
-            return [
+            whole = [
                 self._fill_gaps(request, answer, sizes) if request.final else answer
                 for request, answer in zip(requests, answers, strict=True)
+            ]
+            return [
+                replace(answer, incomplete=misses_turn(request, answer.words))
+                for request, answer in zip(requests, whole, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
@@ -195,7 +199,7 @@ class WhisperEngine:
             words, reached = with_missed(result.words, missed.words, stretch)
             searched_to = stretch[1] if translated else reached
             if len(words) > len(result.words):
-                result = replace(result, words=words, rejected=None)
+                result = replace(result, words=words)
         return result
 
     def detect_language(self, windows: Sequence[Samples]) -> dict[str, float]:
