@@ -33,6 +33,7 @@ from pipeline.ingest.tracks import AUTO, TrackChoice
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
+from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.phrases import phrases
 from pipeline.recognition.routing import LanguageRouter
@@ -69,8 +70,7 @@ class BatchOptions:
     language: str | None = None  # None: found utterance by utterance
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
-    hint: str = ""  # vocabulary
-    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
+    hints: Hints = NO_HINTS  # what the user said about the speech
     longest_s: float | None = None  # of decoded audio; more raises AudioTooLong
     text: TextOptions = NO_CHANGES  # what is done with the words
     separate: bool = False  # recognise every channel by itself, because each has its own speakers
@@ -187,8 +187,7 @@ class Batch:
             languages=options.languages,
             before=_spoken_in(done),
             task=options.task,
-            hint=options.hint,
-            own_hints=options.own_hints,
+            hints=options.hints,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         try:

@@ -5,7 +5,7 @@ A few jobs for each call of the engine wait in the scheduler at once, so that it
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from pipeline.audio import position
 from pipeline.ingest.packing import DecodeJob, Packed
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.hints import Hints
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
@@ -53,8 +54,7 @@ class DecodeQueue:
         languages: frozenset[str],
         before: Sequence[str | None],
         task: str,
-        hint: str,
-        own_hints: Mapping[str, str],
+        hints: Hints,
         max_jobs: int,
     ) -> None:
         """Make an empty queue.
@@ -67,8 +67,7 @@ class DecodeQueue:
         self._language = language
         self._languages = languages
         self._task = task
-        self._hint = hint
-        self._own_hints = own_hints
+        self._hints = hints
         self._max_jobs = max_jobs
         self._spoken = deque(before, maxlen=max_jobs + REMEMBERED - 1)
         self._items: deque[_QueuedItem] = deque()
@@ -85,8 +84,7 @@ class DecodeQueue:
                 languages=self._languages,
                 before=self._language_before(),
                 task=self._task,
-                hint=self._hint,
-                own_hints=self._own_hints,
+                hints=self._hints,
                 voiced=item.voiced,
             )
             recognising = self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)

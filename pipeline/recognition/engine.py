@@ -4,10 +4,11 @@ engines/whisper/ implements it with a model, scripted.py without one for the san
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.audio import RATE, Pcm, Samples
+from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.words import Word
 
 TRANSCRIBE, TRANSLATE = "transcribe", "translate"
@@ -30,15 +31,10 @@ class DecodeRequest:
     detected: tuple[int, int] | None = None  # the speech on which *before* was detected in an earlier request
     turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
-    hint: str = ""  # vocabulary that the user expects
-    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
+    hints: Hints = NO_HINTS  # what the user said about the speech
     final: bool = True  # False: a partial, whose words are recognised again in a later request
-    prefix: str = ""  # decided text at the start of the window: the answer may begin with it instead of recognising it
+    decided: tuple[Word, ...] = ()  # final words of a live stream in the samples, from their start on
     voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
-
-    def in_language(self, language: str) -> "DecodeRequest":
-        """Return the request for speech in *language*, with the hint for that language."""
-        return replace(self, language=language, hint=self.own_hints.get(language, self.hint))
 
     @property
     def voiced_s(self) -> float:
@@ -51,19 +47,9 @@ class DecodeRequest:
         return sum(max(0, min(last, end) - max(first, start)) for first, last in spans)
 
 
-def hint_of(keywords: Sequence[str], prompt: str) -> str:
-    """Return the hint of a DecodeRequest: the keywords as a sentence in a line of its own, then the prompt.
-
-    The model reads HINT_TOKENS: as many keywords as fit, then the end of the prompt. It continues in the style of the
-    hint: without the full stop its answers would begin in lower case.
-    """
-    listed = f"{', '.join(keywords)}.\n" if keywords else ""
-    return listed + " ".join(prompt.split())
-
-
 @dataclass(frozen=True, slots=True)
 class RecognitionResult:
-    """What was recognised in one window. Words are in order and inside it; there are none if a gate refused the answer.
+    """What was recognised in one window. Words are in order and inside it.
 
     The times of a translated word show roughly where its meaning was said.
     """
@@ -73,7 +59,7 @@ class RecognitionResult:
     language_probability: float | None
     avg_logprob: float
     no_speech_prob: float
-    rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
+    incomplete: bool = False  # speech of a live turn has no words, but may get some with less audio before the turn
     detected: tuple[int, int] | None = None  # the speech on which the language was detected; None: it is assumed
     changed: tuple[int, str] | None = (
         None  # where in a turn another language begins, and which; the words are of no use

@@ -1,4 +1,4 @@
-"""What the recogniser reads before the audio: names for speech in any language, prose only for speech in its own. Pure.
+"""What users say beforehand about speech: names for speech in any language, prose only for speech in its own. Pure.
 
 A model continues in the language of what it has read: an English sentence before French speech makes it translate.
 Names and terms have no language.
@@ -6,32 +6,37 @@ Names and terms have no language.
 # ruff: noqa: RUF001  words of several scripts
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-from pipeline.recognition.engine import hint_of
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The hint for speech in any language, and those in place of it for speech in one language."""
+    """Names and terms that may be said, and a text that may come before the speech."""
 
-    common: str = ""
-    own: Mapping[str, str] = field(default_factory=dict)
+    keywords: tuple[str, ...] = ()
+    prompt: str = ""
+    language: str | None = None  # of the prompt, which is for speech in it alone; None: for all speech
+
+    def prompt_in(self, language: str | None) -> str:
+        """Return the prompt for speech in *language*, if it is for that."""
+        return self.prompt if self.language in (None, language) else ""
+
+
+NO_HINTS = Hints()
 
 
 def hints_for(keywords: Sequence[str], prompt: str, *, written: str | None, allowed: Sequence[str]) -> Hints:
     """Return the hints of an order.
 
-    *written* is the language of all text, if the order fixes it: then there is one hint.
+    *written* is the language of all text, if the order fixes it: then the prompt is for all speech.
     *allowed* are the languages that may be found; if empty, all. The prompt is in the one whose small words it has, or
     else in the first of *allowed*. Without small words it is a list of terms, which have no language.
     """
-    whole, spoken = hint_of(keywords, prompt), language_of_prose(prompt)
-    if written is not None or spoken is None:
-        return Hints(whole)
-    own = spoken if not allowed or spoken in allowed else allowed[0]
-    return Hints(hint_of(keywords, ""), {own: whole})
+    spoken = language_of_prose(prompt) if written is None else None
+    if spoken is not None and allowed and spoken not in allowed:
+        spoken = allowed[0]
+    return Hints(tuple(keywords), prompt, spoken)
 
 
 _SMALL_WORDS = {

@@ -1,6 +1,7 @@
 """Cuts the words of one decode job into segments, each a phrase for readers. pipeline/batch.py calls it for files."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pipeline.audio import RATE
 from pipeline.language_profiles import SENTENCE_ENDS
@@ -22,13 +23,9 @@ def segment_of(words: Sequence[Word], result: RecognitionResult) -> Segment:
     return Segment(tuple(words), result.avg_logprob, result.no_speech_prob, language_probability=sure)
 
 
-def without_end(text: str) -> str:
-    """Return *text* without the marks that end its last sentence.
-
-    The engine gets the decided text of an open turn in this form. A full stop at a pause is only a guess. After it the
-    engine would begin a new sentence, and leave out the next word if no sentence begins with it.
-    """
-    return text.rstrip("".join(SENTENCE_ENDS))
+def without_end(word: Word) -> Word:
+    """Return *word* without marks that end a sentence."""
+    return replace(word, text=word.text.rstrip("".join(SENTENCE_ENDS)) or word.text)
 
 
 def _runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:

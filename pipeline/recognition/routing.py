@@ -171,10 +171,10 @@ class _Caller:
             if found is None:
                 return None
             asked = found
-            return found.in_language(language)
+            return replace(found, language=language)
 
         model = await self.models.model_for(language)
-        known = request.in_language(language)
+        known = replace(request, language=language)
         result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
         words = tuple(replace(word, language=language) for word in result.words)
         return asked, replace(result, language=language, language_probability=None, words=words)
@@ -429,7 +429,7 @@ def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
     start = max(request.start, span[0] - AROUND)
     end = min(request.start + len(request.samples), span[1] + AROUND)
     samples = request.samples[start - request.start : end - request.start]
-    return replace(request, samples=samples, start=start, prefix="", before=None)
+    return replace(request, samples=samples, start=start, decided=(), before=None)
 
 
 def merge_answers(
@@ -442,7 +442,7 @@ def merge_answers(
     words = [word for span in spans for word in words_in(span, spans, answers[span].words)]
     spoken = [word.language for word in words]
     main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
-    return replace(main, words=tuple(words), rejected=None if words else main.rejected)
+    return replace(main, words=tuple(words))
 
 
 def _probability(found: Choice) -> float:

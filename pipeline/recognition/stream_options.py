@@ -1,12 +1,12 @@
 """What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import Warned
 from pipeline.recognition.agreement import AgreementOptions
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.recognition.languages import MIN_SPEECH_S
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
@@ -21,8 +21,7 @@ class StreamOptions:
     before: str | None = None  # the language of the last turn before this stream goes on; None: nothing was said
     task: str = TRANSCRIBE  # one of TASKS of engine.py
     settled: int = 0  # the position before which an earlier stream decided everything
-    hint: str = ""  # vocabulary the user expects
-    own_hints: Mapping[str, str] = field(default_factory=dict)  # in place of *hint*, for speech in one language
+    hints: Hints = NO_HINTS  # what the user said about the speech
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
     agreement: AgreementOptions = field(default_factory=AgreementOptions)
@@ -75,7 +74,6 @@ class StreamCounts:
 
     partials: int = 0  # answers received
     finals: int = 0
-    rejected: int = 0  # answers that a gate of the engine refused
     unvoiced: int = 0  # words that were dropped because nobody spoke at their place
     failures: int = 0  # requests and checks that were not answered
     words: int = 0

@@ -25,7 +25,8 @@ from pipeline.errors import UnusableReference
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.tracks import AUTO
 from pipeline.language_names import ENGLISH, language_named
-from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, hint_of
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
+from pipeline.recognition.hints import Hints
 from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
 from pipeline.text.options import TextOptions
 from pipeline.words import Chunk, Transcript
@@ -233,7 +234,7 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 language=spoken.language,
                 languages=frozenset(spoken.languages),
                 task=given.task,
-                hint=hint_of(given.keywords, ""),
+                hints=Hints(tuple(given.keywords)),
                 text=_text(given, spoken),
                 separate=given.separate,
                 track=given.track,

@@ -151,8 +151,7 @@ class LiveEngine:
             before=past.language(channel)[0],
             task=order.task,
             settled=max(0, settled - origin),
-            hint=order.hints.common,
-            own_hints=order.hints.own,
+            hints=order.hints,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
             notes=self._notes(order, unavailable=semantic and eagerness is None) if channel in (None, 0) else (),
@@ -223,7 +222,9 @@ class _OffsetRecogniser:
             spans = [(max(first, self.settled), last) for first, last in spans if last > self.settled]
         turn = None if request.turn is None else request.turn + self.by
         detected = request.detected and (request.detected[0] + self.by, request.detected[1] + self.by)
-        return replace(request, start=start, samples=samples, voiced=tuple(spans), turn=turn, detected=detected)
+        decided = tuple(replace(word, start=word.start + self.by, end=word.end + self.by) for word in request.decided)
+        placed = replace(request, start=start, samples=samples, voiced=tuple(spans), turn=turn)
+        return replace(placed, detected=detected, decided=decided)
 
     def _is_new(self, word: Word) -> bool:
         """Whether the word is no repetition: most of it, or a part of a number, lies after *settled*."""

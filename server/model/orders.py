@@ -79,7 +79,7 @@ class Order:
 
     @property
     def hints(self) -> Hints:
-        """The text that the recogniser reads before the audio."""
+        """What the recogniser is told about the speech."""
         written = ENGLISH if self.task == TRANSLATE else self.language
         return hints_for(self.keywords, self.prompt, written=written, allowed=self.languages)
 

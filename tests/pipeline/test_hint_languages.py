@@ -24,14 +24,15 @@ def test_prose_shows_its_language_and_a_list_of_terms_has_none(text, language):
 
 def test_terms_are_for_speech_in_any_language_and_a_prompt_for_its_own():
     hints = hints_for(TERMS, ENGLISH, written=None, allowed=())
-    assert hints == Hints("Siobhan.\n", {"en": f"Siobhan.\n{ENGLISH}"})
-    assert hints_for(TERMS, "metoprolol", written=None, allowed=()) == Hints("Siobhan.\nmetoprolol")
+    assert hints == Hints(TERMS, ENGLISH, "en")
+    assert [hints.prompt_in(language) for language in ("en", "fr", None)] == [ENGLISH, "", ""]
+    assert hints_for(TERMS, "metoprolol", written=None, allowed=()).prompt_in("fr") == "metoprolol"
 
 
 def test_a_prompt_is_for_the_first_language_of_the_list_unless_it_shows_to_be_in_another_one():
-    assert hints_for((), FRENCH, written=None, allowed=("en", "fr")).own == {"fr": FRENCH}
-    assert hints_for((), FRENCH, written=None, allowed=("en", "de")).own == {"en": FRENCH}
+    assert hints_for((), FRENCH, written=None, allowed=("en", "fr")).language == "fr"
+    assert hints_for((), FRENCH, written=None, allowed=("en", "de")).language == "en"
 
 
-def test_where_the_order_says_the_language_there_is_one_hint():
-    assert hints_for(TERMS, FRENCH, written="en", allowed=()) == Hints(f"Siobhan.\n{FRENCH}")
+def test_where_the_order_says_the_language_the_prompt_is_for_all_speech():
+    assert hints_for(TERMS, FRENCH, written="en", allowed=()) == Hints(TERMS, FRENCH)

@@ -1,25 +1,41 @@
 """Tests of keywords: what the model is told, and what that changes for tiny.en."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.conditions import noisy
 from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
-from pipeline.recognition.engine import DecodeRequest, hint_of
+from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines.load import EngineSettings, load
 from pipeline.recognition.engines.whisper.prompts import hint_tokens
+from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}
 OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
 
 
-def test_keywords_are_a_sentence_before_the_prompt():
-    assert hint_of(("Siobhan", "Dr. Nguyen"), "A\ncall.") == "Siobhan, Dr. Nguyen.\nA call."
-    assert hint_of((), "A\ncall.") == "A call."
-    assert hint_of((), "") == ""
+def request_of(**members: Any) -> DecodeRequest:
+    return DecodeRequest(samples=np.zeros(1, np.float32), start=0, **members)
+
+
+@pytest.mark.parametrize(
+    ("hints", "read"),
+    [
+        (Hints(("Siobhan", "Dr. Nguyen"), "A\ncall."), "Siobhan, Dr. Nguyen.|A call."),
+        (Hints(("Siobhan",), "A call.", "en"), "Siobhan.|A call."),
+        (Hints(("Siobhan",), "Un appel.", "fr"), "Siobhan.|"),
+        (NO_HINTS, "|"),
+    ],
+)
+def test_keywords_are_a_sentence_before_the_prompt_of_the_language(hints, read):
+    texts: list[str] = []
+    hint_tokens(request_of(language="en", hints=hints), lambda text: tuple(texts.append(text) or ()))
+    assert "|".join(texts if hints.keywords else ["", *texts]) == read
 
 
 @pytest.mark.parametrize(
@@ -35,8 +51,8 @@ def test_the_model_reads_the_keywords_and_then_the_end_of_the_prompt(keywords, p
     def encode(text: str) -> tuple[int, ...]:
         return tuple(int(word.strip(",.")) for word in text.split())
 
-    hint = hint_of([str(number) for number in range(keywords)], " ".join(map(str, range(prompt))))
-    assert [*hint_tokens(hint, encode)] == read
+    hints = Hints(tuple(map(str, range(keywords))), " ".join(map(str, range(prompt))))
+    assert [*hint_tokens(request_of(hints=hints), encode)] == read
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +70,16 @@ def test_rare_words_are_found_in_noise_if_they_are_named_among_others(bundled_mo
     """
     engine = load(EngineSettings(model=str(bundled_model)))
 
-    def transcribe(track: Track, hint: str) -> str:
-        return join_words(engine.recognise([DecodeRequest(samples=track.samples, start=0, hint=hint)])[0].words)
+    def transcribe(track: Track, *keywords: str) -> str:
+        [heard] = engine.recognise([DecodeRequest(samples=track.samples, start=0, hints=Hints(keywords))])
+        return join_words(heard.words)
 
     try:
         found = {"unaided": 0, "named": 0}
         for track in noise:
             rare = next(word for name, word in RARE.items() if name in track.name)
-            for way, hint in (("unaided", ""), ("named", hint_of((*OTHERS, rare), ""))):
-                found[way] += set(spoken_words(rare)) <= set(spoken_words(transcribe(track, hint)))
+            for way, keywords in (("unaided", ()), ("named", (*OTHERS, rare))):
+                found[way] += set(spoken_words(rare)) <= set(spoken_words(transcribe(track, *keywords)))
     finally:
         engine.close()
     assert found["named"] > found["unaided"]

@@ -1,6 +1,6 @@
 """Tests of the engine on models with the layouts of all published ones: English only, 99 and 100 languages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from pipeline.audio import RATE
 from pipeline.recognition.engine import TASKS, DecodeRequest
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
+from pipeline.recognition.hints import Hints
+from pipeline.words import Word
 from tests.pipeline.layouts import make_model
 from tests.pipeline.noting import RecordingModel
 from tests.pipeline.sounds import SPEECH, read
@@ -68,7 +70,7 @@ def test_whatever_it_says_is_words_in_order_inside_the_window(engine, sizes, *, 
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     languages = sorted({"en", "ja"} & engine.languages)
     requests = [
-        DecodeRequest(samples=samples, start=RATE, language=language, hint="so they said", final=final)
+        DecodeRequest(samples=samples, start=RATE, language=language, hints=Hints(prompt="so they said"), final=final)
         for language in (*languages, None)
     ]
     for heard in engine.recognise(requests):
@@ -94,7 +96,7 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(layou
     wanted = [(code, task) for code in ("en", "ja") if code in engine.languages for task in TASKS]
     engine.recognise(
         [
-            DecodeRequest(samples=samples, start=0, language=code, task=task, hint=hint, final=False)
+            DecodeRequest(samples=samples, start=0, language=code, task=task, hints=Hints(prompt=hint), final=False)
             for code, task in wanted
         ]
     )
@@ -114,12 +116,9 @@ def test_a_translation_has_the_words_of_english_in_order_inside_the_window(engin
         "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
     )  # nonsense
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
-    spoken, english = engine.recognise(
-        [
-            DecodeRequest(samples=samples, start=RATE, language="ja", task=task, prefix="so they", final=False)
-            for task in TASKS
-        ]
-    )
+    asked = DecodeRequest(samples=samples, start=RATE, language="ja", final=False)
+    asked = replace(asked, decided=(Word("so", RATE, RATE, 1.0), Word("they", RATE, RATE, 1.0)))
+    spoken, english = engine.recognise([replace(asked, task=task) for task in TASKS])
     assert [word.text for word in spoken.words[:3]] == ["s", "o", "t"], "Japanese is written without spaces"
     assert [word.text for word in english.words[:2]] == ["so", "they"]
     assert (english.language, all(word.spaced for word in english.words)) == ("ja", True)

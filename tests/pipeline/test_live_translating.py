@@ -63,6 +63,6 @@ async def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_en
     assert [segment.text for segment in closed] == ["I have seen 5 of the red houses"] * 2, "English numerals"
     assert [segment.language for segment in closed] == ["es", "es"], "the language is the one that is spoken"
     assert {request.task for request in translator.requests} == {TRANSLATE}
-    assert not any(request.prefix for request in translator.requests)
+    assert all(request.final for request in translator.requests)
     starts = [request.start for request in translator.requests if request.start > position(4)]
     assert min(starts) > position(4), "no window has an earlier turn, whose translation could not be told apart"

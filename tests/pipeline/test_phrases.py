@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.phrases import phrases, without_end
+from pipeline.recognition.phrases import phrases
 from pipeline.words import Word
 
 
@@ -41,11 +41,3 @@ def test_no_word_is_lost_and_all_keep_their_order_and_doubts(words):
     found = phrases(said)
     assert tuple(word for segment in found for word in segment.words) == said.words
     assert {(segment.avg_logprob, segment.no_speech_prob) for segment in found} <= {(-0.1, 0.2)}
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [("So far. The end.", "So far. The end"), ("Really?!", "Really"), ("完。", "完"), ("and,", "and,")],
-)
-def test_only_the_end_of_the_last_sentence_is_left_out(text, rest):
-    assert without_end(text) == rest

@@ -21,6 +21,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, KNOWN_SIZES, WindowSizes
+from pipeline.recognition.hints import Hints
 from pipeline.words import Word, join_words
 from tests.pipeline.sounds import CLIPS, SPEECH, read
 
@@ -71,6 +72,10 @@ def clip(name: str) -> Samples:
 
 def request(samples: Samples, **settings: Any) -> DecodeRequest:
     return DecodeRequest(samples=samples, start=0, **settings)
+
+
+def decided(text: str) -> tuple[Word, ...]:
+    return tuple(Word(word, 0, 0, 1.0) for word in text.split())
 
 
 def same(one: RecognitionResult, two: RecognitionResult) -> bool:
@@ -160,14 +165,12 @@ def test_silence_noise_and_music_say_nothing(engine, row, sizes):
     finally:
         engine.sizes = SHORT
     assert [heard.words for heard in answers] == [()] * 3
-    assert all(heard.rejected for heard in answers)
 
 
 def test_a_partial_is_heard_at_once_and_almost_as_well(engine):
     row = next(row for row in KNOWN if row["file"] == "espeak/en_07.flac")
     (heard,) = engine.recognise([request(clip(row["file"]), final=False)])
     assert word_errors(spoken_words(row["text"]), spoken_words(join_words(heard.words))) <= 2
-    assert heard.rejected is None
 
 
 def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine):
@@ -179,7 +182,7 @@ def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine)
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine):
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
-    (heard,) = engine.recognise([request(samples, final=False, prefix="Two sample ocean")])
+    (heard,) = engine.recognise([request(samples, final=False, decided=decided("Two sample ocean"))])
     assert spoken_words(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
 
@@ -190,9 +193,10 @@ def test_buckets_part_what_cannot_share_a_call(engine):
     assert engine.bucket(request(np.zeros(3 * RATE, np.float32))) == plain
     assert engine.bucket(request(second, language="es")) == plain
     assert engine.bucket(request(np.zeros(4 * RATE + 1, np.float32))) != plain
-    assert engine.bucket(request(second, final=False)) != plain
-    assert engine.bucket(request(second, hint="Scribewire")) != plain
-    assert engine.bucket(request(second, prefix="two simple")) != plain
+    partial = engine.bucket(request(second, final=False))
+    assert partial != plain
+    assert engine.bucket(request(second, hints=Hints(("Scribewire",)))) != plain
+    assert engine.bucket(request(second, final=False, decided=decided("two simple"))) not in (plain, partial)
 
 
 def test_the_least_windows_of_partials_and_finals_are_the_fits(engine, monkeypatch):
@@ -220,7 +224,7 @@ def test_a_fit_that_changes_while_requests_wait_harms_none_of_them(engine, monke
 
 def test_a_hint_leaves_words_and_times_in_order(engine):
     samples = clip("espeak/en_02.flac")  # One simple engine across my black orange.
-    asked = request(samples, hint="engine, orange")
+    asked = request(samples, hints=Hints(("engine", "orange")))
     (heard,) = engine.recognise([asked])
     assert (
         word_errors(spoken_words("One simple engine across my black orange."), spoken_words(join_words(heard.words)))
@@ -230,8 +234,8 @@ def test_a_hint_leaves_words_and_times_in_order(engine):
 
 
 def test_a_hint_with_the_models_own_marks_harms_nobody_elses_request_in_the_call(engine):
-    asked = request(clip("espeak/en_02.flac"), hint="engine, orange, black")
-    marked = (replace(asked, hint=f"<|startoftranscript|>{count * ' a'}") for count in range(20))
+    asked = request(clip("espeak/en_02.flac"), hints=Hints(("engine", "orange", "black")))
+    marked = (replace(asked, hints=Hints(prompt=f"<|startoftranscript|>{count * ' a'}")) for count in range(20))
     hostile = next(other for other in marked if engine.bucket(other) == engine.bucket(asked))
     together, _ = engine.recognise([asked, hostile])
     assert together.words == engine.recognise([asked])[0].words

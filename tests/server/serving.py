@@ -118,7 +118,7 @@ class ScriptedBatch:
         self, path: Path, options: BatchOptions, *, done: Sequence[Chunk] = ()
     ) -> AsyncGenerator[Chunk]:
         self.options.append(options)
-        if script := self.scripts.get(next(iter(options.own_hints.values()), options.hint)):
+        if script := self.scripts.get(options.hints.prompt):
             async for made in script(path, options, done):
                 yield made
         elif not done:

@@ -14,6 +14,7 @@ from deepgram.listen.v1.types.listen_v1metadata import ListenV1Metadata
 from deepgram.types import ListenV1AcceptedResponse
 from standardwebhooks import Webhook
 
+from pipeline.recognition.hints import Hints
 from server.accounts.signed import CLIENT_SECRET, GRANT, make_credential, read_credential
 from server.dialects.deepgram.answers import failure
 from server.model.accounts import SigningKeys
@@ -38,7 +39,7 @@ def test_files_and_addresses_are_sent_without_a_form(live_server):
             [channel] = answer.json()["results"]["channels"]
             assert channel["alternatives"][0]["transcript"] == "so my fellow"
             assert answer.headers["dg-request-id"] == answer.json()["metadata"]["request_id"]
-        assert live_server.batch.options[-1].hint == "Siobhan, Kim.\n"
+        assert live_server.batch.options[-1].hints == Hints(("Siobhan", "Kim"))
         for query, body, code in (
             ("", {"url": "ftp://example.org/a"}, "URL_NOT_ALLOWED"),
             ("&callback=https://10.0.0.1/done", {"url": "https://example.org/a"}, "URL_NOT_ALLOWED"),

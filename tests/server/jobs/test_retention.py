@@ -11,7 +11,6 @@ import httpx
 import orjson
 import pytest
 
-from pipeline.recognition.engine import hint_of
 from server.client import Client
 from server.clock import now_ms
 from server.jobs import erasing, housekeeping
@@ -62,7 +61,7 @@ def server(folder: Path) -> Iterator[AppServer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(housekeeping, "TIDY_S", 0.1)
         with serve(folder) as it:
-            it.batch.scripts[HINT] = it.batch.scripts[hint_of([TERM], HINT)] = says_marker
+            it.batch.scripts[HINT] = says_marker
             yield it
 
 

@@ -22,7 +22,6 @@ from pipeline.audio import RATE, Samples, floats_of
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
 from pipeline.language_profiles import UNSPACED
-from pipeline.recognition.coverage import missed_speech, with_missed
 from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.bootstrap import (
     cores,
@@ -34,10 +33,11 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
+from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, with_missed
 from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
 from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, window_for
+from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
 from pipeline.words import Word
@@ -155,9 +155,13 @@ class WhisperEngine:
         sizes = sizes or self.sizes  # read once, because another thread may change it
         try:
             answers = self._recognise(requests, sizes)
-            return [
+            whole = [
                 self._fill_gaps(request, answer, sizes) if request.final else answer
                 for request, answer in zip(requests, answers, strict=True)
+            ]
+            return [
+                replace(answer, incomplete=misses_turn(request, answer.words))
+                for request, answer in zip(requests, whole, strict=True)
             ]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
@@ -191,7 +195,7 @@ class WhisperEngine:
             words, reached = with_missed(result.words, missed.words, stretch)
             searched_to = stretch[1] if translated else reached
             if len(words) > len(result.words):
-                result = replace(result, words=words, rejected=None)
+                result = replace(result, words=words)
         return result
 
     def detect_language(self, windows: Sequence[Samples]) -> dict[str, float]:
@@ -339,10 +343,10 @@ class WhisperEngine:
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with; none if requests share calls, as their numbers may differ."""
-        return self._tokens_of(request.prefix) if self.max_batch == 1 else ()
+        return self._tokens_of(prefix_text(request)) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
-        return hint_tokens(request.hint, self._tokens_of)
+        return hint_tokens(request, self._tokens_of)
 
     def _task(self, request: DecodeRequest, language: str) -> str:
         """Return the model's task: English speech is never translated.

@@ -1,14 +1,20 @@
 """The numbers of a Whisper request: window lengths, the length of its prompt, and the most tokens of its answer.
 
 CTranslate2 decodes several requests in one pass only if their prompts have equal length. The user's hint stands before
-<|startoftranscript|>; the model reads it in one step, which costs almost nothing. An answer may begin with tokens that
-the request gives. Each of them costs as much as a token that the model generates.
+<|startoftranscript|>; the model reads it in one step, which costs almost nothing. An answer may begin with the tokens
+of decided words. Each of them costs as much as a token that the model generates.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pipeline.audio import RATE
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.words import join_words
+
+Encode: TypeAlias = Callable[[str], tuple[int, ...]]
+"""Turns text into tokens."""
 
 WINDOWS_S = (5, 7, 10, 15, 20, 30)
 """The lengths that windows are padded to. None gives an encoder output of exactly 80 or 128 positions (1.6 s, 2.56 s),
@@ -52,11 +58,17 @@ def max_length(prompt: int, answer: int) -> int:
     return max(2 * answer, prompt + answer)
 
 
-def hint_tokens(hint: str, encode: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the HINT_TOKENS of a hint that the model reads: as many keywords as fit, then the end of the prompt.
+def hint_tokens(request: DecodeRequest, encode: Encode) -> tuple[int, ...]:
+    """Return what the model reads before the audio: as many keywords as fit into HINT_TOKENS, then the prompt's end.
 
-    See hint_of().
+    It continues in the style of what it has read: without a full stop its answers would begin in lower case.
     """
-    keywords, _, prompt = hint.rpartition("\n")
-    first, rest = encode(keywords)[:HINT_TOKENS], encode(prompt)
+    hints = request.hints
+    first = encode(", ".join(hints.keywords) + ".")[:HINT_TOKENS] if hints.keywords else ()
+    rest = encode(" ".join(hints.prompt_in(request.language).split()))
     return first + rest[max(0, len(first) + len(rest) - HINT_TOKENS) :]
+
+
+def prefix_text(request: DecodeRequest) -> str:
+    """Return the text that the answer to *request* begins with: in a partial the decided words, else nothing."""
+    return "" if request.final else join_words(request.decided)
