@@ -240,7 +240,7 @@ class _Caller:
         if heard.language == request.before or _is_doubtful(found, request.before, heard):
             return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
-            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
+            return RecognitionResult((), request.before, changed=(newest[0], heard.language))
         return replace(heard, detected=newest)
 
     async def hear_by_utterance(

@@ -226,7 +226,7 @@ class StreamCore:
         elif self._failed >= ATTEMPTS:
             self._failed = 0
             self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
-            self._answer(ask, RecognitionResult(self._agreement.pending, self._language, None, 0.0, 0.0))
+            self._answer(ask, RecognitionResult(self._agreement.pending, self._language))
 
     def receive_hypothesis(self, result: RecognitionResult) -> None:
         """Take the answer to the request in flight."""

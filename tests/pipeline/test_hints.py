@@ -10,7 +10,8 @@ from benchmarks.conditions import noisy
 from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.whisper.prompts import hint_tokens
 from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.words import join_words
