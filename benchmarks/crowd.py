@@ -59,8 +59,7 @@ LIMITS = {
     "requests_per_minute = 3000": "requests_per_minute = 1000000",
 }
 SETTINGS = {"MAX_CONNECTIONS_PER_ADDRESS": "100000"}
-PING = 0x89
-WORD, COMPLETED = b'"type":"word"', b'"type":"job.completed"'
+PING, WORD, COMPLETED = 0x89, b'"type":"word"', b'"type":"job.completed"'
 STORED = re.compile(rb'event: word\r?\ndata: [^\n]*?"index":([0-9]+)')
 END, NUMBER, INDEX = (re.compile(rb'"%b":([0-9.]+)' % name) for name in (b"end", b"seq", b"index"))
 
