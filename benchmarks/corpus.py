@@ -36,7 +36,8 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from pipeline.timed_events import TimedEvent
 from pipeline.words import join_words
 

@@ -45,8 +45,9 @@ from pipeline.events import WordsCommitted
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
-from pipeline.recognition.engines.load import AUTO, EngineSettings, find_models, load_found
-from pipeline.recognition.engines.whisper.windows import FULL
+from pipeline.recognition.engines.found import AUTO, EngineSettings
+from pipeline.recognition.engines.load import find_models
+from pipeline.recognition.engines.models import locate
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
@@ -71,11 +72,8 @@ class Ours:
     def __init__(self, models: str = AUTO) -> None:
         settings = EngineSettings(engine="whisper", model=models, device="cpu", threads=1)
         found = find_models(settings)
-        self._engines: dict[str, Engine] = {model.name: load_found(model, settings).engine for model in found.models}
-        self._known = [
-            KnownModel(model.name, model.languages, model.size, (model.sizes or FULL).longest_job)
-            for model in found.models
-        ]
+        self._engines: dict[str, Engine] = {model.name: model.load().engine for model in found.models}
+        self._known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
         self._routes = found.routes
         self.clock = clock_of([memoise_engine(engine) for engine in self._engines.values()])
         self._voice = VoiceDetector()
@@ -147,7 +145,7 @@ def hear_as_they(model: str, recordings: Sequence[Recording], *, task: str = TRA
     """Yield what transcribe() makes of each recording, with its language told."""
     from faster_whisper import WhisperModel  # noqa: PLC0415  Ours has prepared it
 
-    [found] = find_models(EngineSettings(engine="whisper", model=model)).models
+    found = locate(model, cache_dir=None, download_wait_s=0)
     whisper = WhisperModel(str(found.folder), device="cpu", compute_type="int8", cpu_threads=1)
     whisper.model = memo = Memo(whisper.model, f"{model} int8")
     clock = clock_of([memo])

@@ -12,7 +12,8 @@ from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from pipeline.recognition.scheduler import Scheduler
 
 

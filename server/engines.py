@@ -15,9 +15,9 @@ from pipeline.ingest.live_voices import LiveVoices
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
-from pipeline.recognition.engines.load import AUTO, EngineSettings, FoundModels, find_models, load_found
+from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
+from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.engines.whisper.windows import FULL
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics
@@ -140,12 +140,10 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
 
     Where the settings name none, a model that cannot be loaded is left out, with a warning in the log.
     """
-    if config.engine == SCRIPTED:
-        return _script_models()
     chosen = settings(config)
     found = find_models(chosen)
     while True:
-        models, idle = _model_set(config, found, chosen)
+        models, idle = _model_set(config, found)
         languages = (None, models.first) if at_start is None else at_start
         names = dict.fromkeys(models.name_for(language) for language in languages)
         try:
@@ -172,21 +170,19 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
         return _Models(engine, models, idle, offered, bundled=all(model.bundled for model in found.models))
 
 
-def _model_set(config: Config, found: FoundModels, chosen: EngineSettings) -> tuple[ModelSet, IdleModels]:
+def _model_set(config: Config, found: FoundModels) -> tuple[ModelSet, IdleModels]:
     """Make the set of the models that were found. None is loaded."""
     by_name = {model.name: model for model in found.models}
 
     def make_engine(name: str) -> Engine:
-        loaded = load_found(by_name[name], chosen)
+        loaded = by_name[name].load()
         idle.note(name, loaded.unmeasured)
         return loaded.engine
 
-    known = [
-        KnownModel(model.name, model.languages, model.size, (model.sizes or FULL).longest_job) for model in found.models
-    ]
+    known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
     models = ModelSet(known, make_engine, routes=found.routes, memory=memory)
-    unmeasured = [model.name for model in found.models if model.sizes is None]
+    unmeasured = [model.name for model in found.models if not model.measured]
     idle = IdleModels(models, unload_s=config.model_idle_s, unmeasured=unmeasured)
     return models, idle
 

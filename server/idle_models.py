@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pipeline.errors import EngineFailed, PipelineError
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.engines.load import WindowMeasurement, Work
+from pipeline.recognition.engines.whisper.loading import WindowMeasurement, Work
 from pipeline.recognition.model_set import ModelSet
 from server.waiting import set_within
 

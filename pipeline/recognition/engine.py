@@ -26,15 +26,17 @@ class DecodeRequest:
     samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine that hears them takes floats_of() them
     start: int  # position of samples[0]
     language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
+    task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
+    final: bool = True  # False: a partial, whose words are recognised again in a later request
+    voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
+    turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
+    hints: Hints = NO_HINTS  # what the user said about the speech
+    decided: tuple[Word, ...] = ()  # final words of a live stream in the samples, from their start on
+
+    # For routing.py alone, which finds the language.
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that a model knows
     before: str | None = None  # the one that was spoken before; None: nothing was
     detected: tuple[int, int] | None = None  # the speech on which *before* was detected in an earlier request
-    turn: int | None = None  # where the turn begins, in a live stream; None: a part of a file
-    task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
-    hints: Hints = NO_HINTS  # what the user said about the speech
-    final: bool = True  # False: a partial, whose words are recognised again in a later request
-    decided: tuple[Word, ...] = ()  # final words of a live stream in the samples, from their start on
-    voiced: tuple[tuple[int, int], ...] = ()  # spans in which somebody speaks, in order; none: unknown
 
     @property
     def voiced_s(self) -> float:
@@ -49,21 +51,22 @@ class DecodeRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecognitionResult:
-    """What was recognised in one window. Words are in order and inside it; there are none if a gate refused the answer.
+    """What was recognised in one window. Words are in order and inside it.
 
     The times of a translated word show roughly where its meaning was said.
     """
 
     words: tuple[Word, ...]
     language: str | None  # the one that is spoken
-    language_probability: float | None
-    avg_logprob: float
-    no_speech_prob: float
-    rejected: str | None = None  # the gate that refused the text (gates.py): "no_speech", "repetition", ...
+    language_probability: float | None = None
+    avg_logprob: float = 0.0  # this and the next are for our JSON, as OpenAI has them; 0: the engine has no such scores
+    no_speech_prob: float = 0.0
+    incomplete: bool = False  # speech of a live turn has no words, but may get some with less audio before the turn
+
+    # From routing.py.
     detected: tuple[int, int] | None = None  # the speech on which the language was detected; None: it is assumed
-    changed: tuple[int, str] | None = (
-        None  # where in a turn another language begins, and which; the words are of no use
-    )
+    changed: tuple[int, str] | None = None
+    """Where in a turn another language begins, and which; the words are of no use."""
 
 
 class Engine(Protocol):
@@ -71,7 +74,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind of engine: whisper or scripted."""
+        """The kind of engine, one of ENGINES of engines/load.py."""
         ...
 
     @property

@@ -63,6 +63,15 @@ def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
     return said == heard and len(set(said)) == 2 and abs(committed[-2].start - words[-2].start) <= NEAR  # noqa: PLR2004
 
 
+def select_of_turn(words: Sequence[Word], earlier: Sequence[Word], turn: int) -> Sequence[Word]:
+    """Return *words* without those before the *turn*, the position where its first word may begin.
+
+    The last word of the turn before is left out even if it is placed where this turn begins: *earlier* ends with it.
+    """
+    before = sum(word.start + word.end < 2 * turn for word in words)
+    return words[before + ends_with(earlier, words[: before + 1]) :]
+
+
 def are_same(one: Word, other: Word, apart: int) -> bool:
     """Return whether both are the same word, with times at most *apart*."""
     near = abs(one.start + one.end - other.start - other.end) <= 2 * apart

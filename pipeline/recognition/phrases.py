@@ -1,6 +1,7 @@
 """Cuts the words of one decode job into segments, each a phrase for readers. pipeline/batch.py calls it for files."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pipeline.audio import RATE
 from pipeline.language_profiles import SENTENCE_ENDS
@@ -20,6 +21,11 @@ def segment_of(words: Sequence[Word], result: RecognitionResult) -> Segment:
     """Return *words* as a segment with the scores of *result*, the last answer about them."""
     sure = result.language_probability if words[0].language in {result.language} - {None} else None
     return Segment(tuple(words), result.avg_logprob, result.no_speech_prob, language_probability=sure)
+
+
+def without_end(word: Word) -> Word:
+    """Return *word* without marks that end a sentence."""
+    return replace(word, text=word.text.rstrip("".join(SENTENCE_ENDS)) or word.text)
 
 
 def _runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:

@@ -240,7 +240,7 @@ class _Caller:
         if heard.language == request.before or _is_doubtful(found, request.before, heard):
             return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
-            return RecognitionResult((), request.before, None, 0.0, 0.0, changed=(newest[0], heard.language))
+            return RecognitionResult((), request.before, changed=(newest[0], heard.language))
         return replace(heard, detected=newest)
 
     async def hear_by_utterance(
@@ -442,7 +442,7 @@ def merge_answers(
     words = [word for span in spans for word in words_in(span, spans, answers[span].words)]
     spoken = [word.language for word in words]
     main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
-    return replace(main, words=tuple(words), rejected=None if words else main.rejected)
+    return replace(main, words=tuple(words))
 
 
 def _probability(found: Choice) -> float:

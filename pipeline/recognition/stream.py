@@ -34,7 +34,7 @@ from pipeline.events import (
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.phrases import segment_of
+from pipeline.recognition.phrases import segment_of, without_end
 from pipeline.recognition.stream_options import StreamCounts, StreamOptions
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
@@ -188,22 +188,29 @@ class StreamCore:
         self._make_room(RELEASED_AT_ONCE)
         self._in_flight = replace(ask, opening=self._turns.opening)
         start = self._starts.choose(ask, None if self._options.language else self._heard)
-        final = ask.aim is not Aim.PARTIAL or self._options.thorough
-        final = final or self._options.translates  # nothing of its text is decided
+        options = self._options  # nothing of the text of a translation is decided
         return DecodeRequest(
             samples=self._window.samples(start, ask.end),
             start=start,
-            language=self._options.language,
-            languages=self._options.languages,
+            language=options.language,
+            languages=options.languages,
             before=self._heard,
             detected=self._detected,
             turn=self._starts.edge,
-            task=self._options.task,
-            hints=self._options.hints,
-            final=final,
-            decided=tuple(self._agreement.committed_from(start)),
+            task=options.task,
+            hints=options.hints,
+            final=ask.aim is not Aim.PARTIAL or options.thorough or options.translates,
+            decided=self._decided_from(start),
             voiced=self._window.voiced_spans(start, ask.end, ENTER),
         )
+
+    def _decided_from(self, start: int) -> tuple[Word, ...]:
+        """Return the final words after *start*, in an open segment without a full stop at their end, which is a guess.
+
+        After it a model would begin a new sentence, and leave out the next word if no sentence begins with it.
+        """
+        words = tuple(self._agreement.committed_from(start))
+        return (*words[:-1], without_end(words[-1])) if words and self._segment else words
 
     def withdraw(self) -> None:
         """Take back the request in flight, which the engine has not begun. A newer one can take its place."""
@@ -219,7 +226,7 @@ class StreamCore:
         elif self._failed >= ATTEMPTS:
             self._failed = 0
             self._events.append(Warned("engine_failed", "the end of an utterance was taken from an earlier hypothesis"))
-            self._answer(ask, RecognitionResult(self._agreement.pending, self._language, None, 0.0, 0.0))
+            self._answer(ask, RecognitionResult(self._agreement.pending, self._language))
 
     def receive_hypothesis(self, result: RecognitionResult) -> None:
         """Take the answer to the request in flight."""
@@ -229,13 +236,8 @@ class StreamCore:
         self._failed = 0
         if result.changed is not None and self._split_turn(*result.changed):
             return
-        if result.rejected is not None:
-            self.counts.rejected += 1
-            result = replace(result, words=())
-        answer = result.words
         result = replace(result, words=self._select_spoken(ask, result))
-        misses = self._starts.misses_speech(ask, result.words, answer, begun=bool(self._segment))
-        if misses and self._starts.begin_later(ask):
+        if self._starts.misses_speech(ask, result, begun=bool(self._segment)) and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
         self._learn_language(result, ask)
         self._answer(ask, result)

@@ -13,10 +13,10 @@ from itertools import pairwise
 
 from pipeline.audio import WINDOW, position
 from pipeline.recognition.agreement import Agreement
-from pipeline.recognition.coverage import missed_speech
-from pipeline.recognition.merging import ends_with
+from pipeline.recognition.engine import RecognitionResult
+from pipeline.recognition.merging import select_of_turn
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.recognition.turns import APART, ENTER, Turn
+from pipeline.recognition.turns import APART, Turn
 from pipeline.recognition.window import AudioWindow
 from pipeline.words import Word
 
@@ -120,31 +120,21 @@ class RequestStarts:
         others = (at for at, word in enumerate(reversed(committed)) if word.language not in (None, self._language))
         return committed[len(committed) - next(others, len(committed)) :]
 
-    def select_of_turn(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        """Return *words*, which are in order, without those of earlier turns.
+    def select_of_turn(self, words: Sequence[Word]) -> tuple[Word, ...]:
+        """Return *words*, which are in order, without those of earlier turns."""
+        return tuple(select_of_turn(words, self._agreement.earlier, self._edge))
 
-        The last word of the turn before is left out even if it is placed where this turn begins.
+    def misses_speech(self, ask: WindowRequest, result: RecognitionResult, *, begun: bool) -> bool:
+        """Return whether the audio of *ask* begins before the turn, and speech of the turn has no word in *result*.
+
+        The engine says so, or a final has no new words although the last partial had some and no word of the turn is
+        final yet (*begun*).
         """
-        before = sum(word.start + word.end < 2 * self._edge for word in words)
-        return words[before + ends_with(self._agreement.earlier, words[: before + 1]) :]
-
-    def misses_speech(self, ask: WindowRequest, words: Sequence[Word], answer: Sequence[Word], *, begun: bool) -> bool:
-        """Return whether the audio of *ask* begins before the turn, and speech of the turn has no word.
-
-        *words* are those words of the *answer* that belong to the turn. In a final the engine itself looks for missed
-        speech, so only two cases are left: a word of an earlier turn is placed there, or the final has no new words
-        although the last partial had some and no word of the turn is final yet (*begun*).
-        """
-        options, agreement = self._options, self._agreement
         if self.newest >= self._edge:
             return False  # the turn was recognised alone already
-        begin = max(self._turn.start, self.newest)
-        voiced = self._window.voiced_spans(begin, ask.end - options.agreement.guard, ENTER)
-        if ask.aim is Aim.PARTIAL:
-            return bool(missed_speech(words, voiced))
-        if agreement.pending and not begun and not agreement.select_fresh(words, ask.end):
-            return True
-        return bool(missed_speech(words, voiced)) and not missed_speech(answer, voiced)
+        agreement = self._agreement
+        lost = ask.aim is not Aim.PARTIAL and bool(agreement.pending) and not begun
+        return result.incomplete or (lost and not agreement.select_fresh(result.words, ask.end))
 
     def begin_later(self, ask: WindowRequest) -> bool:
         """Let requests about the turn begin later than *ask*: a final where partials do, then at the turn itself.

@@ -22,10 +22,9 @@ from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition import turn_end
-from pipeline.recognition.engine import SCRIPTED, Engine
+from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.load import find_models, load_found
-from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.whisper.fitting import bundled_speech
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import INSTALLED, SEGMENTATION
@@ -173,16 +172,16 @@ def _engine(config: Config) -> Finding:
 
 def _windows(config: Config) -> Finding:
     """Report the shortest windows for each model. Measures those that are unknown."""
-    if config.engine == SCRIPTED:
-        return Finding("not of this engine's kind")
     found: list[str] = []
     for model in find_models(settings(config)).models:
         sizes = model.sizes
-        if sizes is None:
-            loaded = load_found(model, settings(config))
+        if not model.measured:
+            loaded = model.load()
             with closing(loaded.engine):
                 assert loaded.unmeasured is not None
                 sizes = loaded.unmeasured.run()
+        if sizes is None:
+            return Finding("not of this engine's kind")
         live = f"at least {sizes.partial_s} s for partials, {sizes.final_s} s for finals"
         found.append(f"{model.name}: {live}; files are cut into jobs of at most {sizes.job_s} s")
     return Finding("\n".join(found))
@@ -208,12 +207,8 @@ def _capacity(config: Config) -> Finding:
 
 def _engines(config: Config) -> Iterator[Callable[[], Engine]]:
     """Yield what loads each model that a server with these settings would use."""
-    chosen = settings(config)
-    if config.engine == SCRIPTED:
-        yield ScriptedEngine
-        return
-    for model in find_models(chosen).models:
-        yield lambda model=model: load_found(model, chosen).engine  # type: ignore[misc]  # the default binds it
+    for model in find_models(settings(config)).models:
+        yield lambda model=model: model.load().engine  # type: ignore[misc]  # the default binds it
 
 
 CHECKS: Mapping[str, Callable[[Config], Finding]] = {

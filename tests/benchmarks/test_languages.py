@@ -11,7 +11,8 @@ from benchmarks.memo import Memo
 from benchmarks.tracks import MODEL
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
 from pipeline.words import Word
 

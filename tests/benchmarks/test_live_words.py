@@ -13,7 +13,8 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from tests.pipeline.sounds import read
 
 

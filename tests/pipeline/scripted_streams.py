@@ -28,8 +28,8 @@ QUIET = np.zeros(WINDOW, np.float32)
 ScriptedRecogniser = Callable[[DecodeRequest], RecognitionResult | None]
 
 
-def result_of(words: tuple[Word, ...] = (), *, rejected: str | None = None) -> RecognitionResult:
-    return RecognitionResult(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, rejected=rejected)
+def result_of(words: tuple[Word, ...] = (), *, incomplete: bool = False) -> RecognitionResult:
+    return RecognitionResult(words, "en", 0.9, avg_logprob=-0.2, no_speech_prob=0.05, incomplete=incomplete)
 
 
 def timed_words(*words: tuple[str, float, float]) -> tuple[Word, ...]:

@@ -53,7 +53,8 @@ def test_small_models_answer_several_calls_and_large_ones_use_several_threads(
 def test_inference_threads_give_way_and_ours_do_not():
     program = (
         "import os, threading, pathlib\n"
-        "from pipeline.recognition.engines.load import EngineSettings, load\n"
+        "from pipeline.recognition.engines.found import EngineSettings\n"
+        "from pipeline.recognition.engines.load import load\n"
         "wanted = EngineSettings(engine='whisper', model='tests/speech/tiny-whisper', threads=2)\n"
         "engine = load(wanted)\n"
         "import numpy as np\n"

@@ -1,12 +1,16 @@
 """Tests of coverage.py: which speech without words is found, and which is left alone."""
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.coverage import UNHEARD, missed_speech, with_missed
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.engines.whisper.coverage import UNHEARD, missed_speech, misses_turn, with_missed
 from pipeline.words import Word, join_words
 
 
@@ -80,6 +84,31 @@ def test_what_comes_after_the_words_that_were_found_is_sought_again():
 
 def test_a_word_put_too_early_is_sought_where_the_voice_begins():
     assert missed_speech(timed_words(("hello", 0.0, 3.0)), spans((2.4, 3.0))) == []
+
+
+TURN = spans((0.0, 2.0), (3.0, 6.0))
+
+
+def misses(*words: tuple[str, float, float], until: float = 6.0, turn: float | None = 2.6, **members: Any) -> bool:
+    request = DecodeRequest(samples=np.zeros(position(until), np.float32), start=0, voiced=TURN, **members)
+    return misses_turn(replace(request, turn=None if turn is None else position(turn)), timed_words(*words))
+
+
+SAID = ("order", 0.0, 1.0), ("please", 1.0, 2.0)
+
+
+def test_an_answer_that_ends_before_the_turn_misses_it():
+    assert misses(*SAID, final=False)
+    assert not misses(*SAID, ("it", 3.0, 3.6), ("is", 3.6, 4.4), ("here", 4.4, 5.2), final=False)
+    assert not misses(*SAID, until=4.1, final=False), "the word has yet to end"
+    assert not misses(*SAID, turn=None), "a file"
+    assert not misses(*SAID), "it was recognised by itself"
+
+
+def test_an_answer_that_puts_the_word_before_the_pause_on_the_turn_misses_it():
+    late = ("order", 0.0, 1.0), ("please", 3.0, 4.0), ("here", 4.5, 5.6)
+    assert misses(*late, decided=timed_words(*SAID))
+    assert not misses(*late), "nothing was decided before the turn"
 
 
 def test_a_breath_or_a_drawn_out_vowel_is_not_worth_a_look():

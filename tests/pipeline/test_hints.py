@@ -10,10 +10,11 @@ from benchmarks.conditions import noisy
 from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.load import EngineSettings, load
-from pipeline.recognition.engines.whisper.prompts import hint_tokens, prefix_text
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
+from pipeline.recognition.engines.whisper.prompts import hint_tokens
 from pipeline.recognition.hints import NO_HINTS, Hints
-from pipeline.words import Word, join_words
+from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}
 OTHERS = ("Kubernetes", "Ljubljana", "metoprolol", "Siobhan")
@@ -53,17 +54,6 @@ def test_the_model_reads_the_keywords_and_then_the_end_of_the_prompt(keywords, p
 
     hints = Hints(tuple(map(str, range(keywords))), " ".join(map(str, range(prompt))))
     assert [*hint_tokens(request_of(hints=hints), encode)] == read
-
-
-@pytest.mark.parametrize(
-    ("text", "prefix"),
-    [("So far. The end.", "So far. The end"), ("Really?!", "Really"), ("完。", "完"), ("and,", "and,")],
-)
-def test_a_partial_begins_with_the_decided_words_and_in_an_open_turn_without_their_full_stop(text, prefix):
-    decided = tuple(Word(word, 10, 20, 1.0) for word in text.split())
-    assert prefix_text(request_of(decided=decided, turn=10, final=False)) == prefix
-    assert prefix_text(request_of(decided=decided, turn=20, final=False)) == text, "the turn has no words yet"
-    assert prefix_text(request_of(decided=decided, turn=10)) == "", "a final has none"
 
 
 @pytest.fixture(scope="module")

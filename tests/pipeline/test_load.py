@@ -13,21 +13,20 @@ import pytest
 from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.engines import load as loading
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.load import (
-    EngineSettings,
-    Loaded,
-    WindowMeasurement,
-    choose,
-    find_models,
-    load,
-)
+from pipeline.recognition.engines.found import EngineSettings, Loaded
+from pipeline.recognition.engines.load import find_models, load
+from pipeline.recognition.engines.whisper import loading
 from pipeline.recognition.engines.whisper import windows as known_windows
+from pipeline.recognition.engines.whisper.loading import WindowMeasurement
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
+
+
+def choose(settings: EngineSettings) -> Loaded:
+    return find_models(settings).models[0].load()
 
 
 def test_the_named_engine_is_loaded():
@@ -190,7 +189,8 @@ def test_several_models_are_found_with_what_each_hears(tmp_path):
         ("tiny.en", 1, True),
     ]
     assert found.routes == {"en": "tiny.en"}
-    assert all(model.size > (model.folder / "model.bin").stat().st_size for model in found.models)
+    weights = [(folder_of(name) / "model.bin").stat().st_size for name in (MODEL, "tiny.en")]
+    assert all(model.size > size for model, size in zip(found.models, weights, strict=True))
     assert found.without("tiny.en").routes == {}
 
 

@@ -74,7 +74,7 @@ def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by
     def listen(request: DecodeRequest) -> RecognitionResult:
         stretched = [("order", 1.0, 1.4), ("number", 1.4, 2.2), ("please", 3.0, 4.0), ("here", 4.0, 4.4)]
         whole = request.start < words[0].end and request.start + len(request.samples) > words[-1].end
-        return result_of(timed_words(*stretched)) if whole else perfect(words)(request)
+        return result_of(timed_words(*stretched), incomplete=True) if whole else perfect(words)(request)
 
     run = stream(voice(words, words[-1].end + position(1)), listen)
     assert run.text == "order number please it is in here"

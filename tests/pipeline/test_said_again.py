@@ -16,7 +16,8 @@ from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.load import EngineSettings, load
+from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engines.load import load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions

@@ -1,6 +1,6 @@
 """Tests that an engine of another kind than Whisper fits behind the same interface, for files and live.
 
-It decodes frame by frame, as a transducer does, and knows neither hints, nor decided text, nor languages. Each word is
+It decodes frame by frame, as a transducer does, and knows neither hints, nor decided words, nor languages. Each word is
 a tone of its own, and a word is said when its tone has ended.
 """
 
@@ -18,8 +18,11 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
+from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels, Loaded
+from pipeline.recognition.engines.load import ENGINES, load
+from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
@@ -44,7 +47,7 @@ class FrameEngine:
         return request.final
 
     def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
-        return [RecognitionResult(self._decode(request), "en", 1.0, -0.1, 0.0) for request in requests]
+        return [RecognitionResult(self._decode(request), "en") for request in requests]
 
     def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
         return {"en": 1.0}
@@ -92,34 +95,46 @@ def speech() -> Samples:
     return np.concatenate([*parts, np.zeros(position(1), np.float32)])
 
 
-def live(engine: FrameEngine, samples: Samples) -> tuple[Word, ...]:
+def find_models(_: EngineSettings) -> FoundModels:
+    model = FoundModel(
+        name="frames",
+        load=lambda: Loaded(FrameEngine()),
+        languages=FrameEngine.languages,
+        longest_job=FrameEngine.longest_job,
+    )
+    return FoundModels((model,), {})
+
+
+def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
     async def run() -> tuple[Word, ...]:
-        with closing(Scheduler(engine)) as scheduler:
-            core = StreamCore(StreamOptions(language="en"))
-            session = Session(core, vad=Loudness(), recogniser=scheduler, tenant="acct")
+        with closing(ModelSet.of(engine)) as models:
+            core = StreamCore(StreamOptions())
+            session = Session(core, vad=Loudness(), recogniser=LanguageRouter(models), tenant="acct")
             return committed_words(await run_session(session, lambda session: session.feed(samples)))
 
     return asyncio.run(run())
 
 
-def as_file(engine: FrameEngine, samples: Samples, path: Path) -> tuple[Word, ...]:
+def as_file(engine: Engine, samples: Samples, path: Path) -> tuple[Word, ...]:
     soundfile.write(path, samples, RATE)
 
     async def run() -> tuple[Word, ...]:
         with (
-            closing(Scheduler(engine)) as scheduler,
+            closing(ModelSet.of(engine)) as models,
             closing(Isolation()) as isolation,
             ThreadPoolExecutor(1) as threads,
         ):
-            batch = Batch(engine=engine, recogniser=scheduler, voice=Loudness(), isolation=isolation, threads=threads)
-            chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="acct", language="en"))]
+            router = LanguageRouter(models)
+            batch = Batch(engine=engine, recogniser=router, voice=Loudness(), isolation=isolation, threads=threads)
+            chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="acct"))]
         return tuple(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
     return asyncio.run(run())
 
 
-def test_an_engine_that_decodes_frame_by_frame_hears_sessions_and_files(tmp_path):
-    engine, samples = FrameEngine(), speech()
+def test_an_engine_that_decodes_frame_by_frame_hears_sessions_and_files(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENGINES, "frames", find_models)
+    engine, samples = load(EngineSettings(engine="frames")), speech()
     for words in (live(engine, samples), as_file(engine, samples, tmp_path / "tones.flac")):
         assert [word.text for word in words] == SAID
         assert all(before.end <= after.start for before, after in pairwise(words))

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.errors import EngineFailed
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.engines.load import Work
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.engines.whisper.loading import Work
 from pipeline.recognition.engines.whisper.windows import WindowSizes
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from server import idle_models

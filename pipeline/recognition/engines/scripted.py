@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
+from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels, Loaded
 from pipeline.words import Word
 
 SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
@@ -61,3 +62,15 @@ class ScriptedEngine:
     def _make_word(self, number: int) -> Word:
         start = number * WORD_STEP
         return Word(self._text[number % len(self._text)], start, start + WORD_LENGTH, PROBABILITY)
+
+
+def find_models(_: EngineSettings) -> FoundModels:
+    """See load.find_models()."""
+    engine = ScriptedEngine
+    model = FoundModel(
+        name=engine.model,
+        load=lambda: Loaded(engine()),
+        languages=engine.languages,
+        longest_job=engine.longest_job,
+    )
+    return FoundModels((model,), {})

@@ -33,5 +33,5 @@ class Hypothesis:
 
     def with_words(self, words: tuple[Word, ...]) -> RecognitionResult:
         """Return the result of the request, in which *words* were found."""
-        scores = self.language, self.language_probability, self.avg_logprob, self.no_speech_prob
-        return RecognitionResult(words, *scores, rejected=self.failed)
+        scores = self.avg_logprob, self.no_speech_prob
+        return RecognitionResult(words, self.language, self.language_probability, *scores)

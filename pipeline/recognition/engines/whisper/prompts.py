@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipeline.audio import RATE
-from pipeline.language_profiles import SENTENCE_ENDS
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.words import join_words
 
@@ -71,13 +70,5 @@ def hint_tokens(request: DecodeRequest, encode: Encode) -> tuple[int, ...]:
 
 
 def prefix_text(request: DecodeRequest) -> str:
-    """Return the text that the answer to *request* begins with: in a partial the decided words, else nothing.
-
-    In an open turn it has no full stop. A full stop at a pause is only a guess. After it the model would begin a new
-    sentence, and leave out the next word if no sentence begins with it.
-    """
-    if request.final or not request.decided:
-        return ""
-    text, last = join_words(request.decided), request.decided[-1]
-    is_open = request.turn is not None and last.start + last.end >= 2 * request.turn
-    return text.rstrip("".join(SENTENCE_ENDS)) if is_open else text
+    """Return the text that the answer to *request* begins with: in a partial the decided words, else nothing."""
+    return "" if request.final else join_words(request.decided)

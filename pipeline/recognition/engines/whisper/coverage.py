@@ -10,8 +10,8 @@ If the audio to recognise again began there, its first word would get that time 
 
 People pause between the groups of a number, so a stretch shorter than UNHEARD is joined with its neighbour, however
 long the pause between them. Longer stretches are recognised one by one, because the model may leave out the same
-sentence again if it gets several. The Whisper engine calls missed_speech() for files and finals, stream_requests.py for
-partials and finals. with_missed() joins the two answers.
+sentence again if it gets several. engine.py calls missed_speech() for files and finals; with_missed() joins the two
+answers. misses_turn() tells a live stream whether to ask again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +20,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from pipeline.audio import position
+from pipeline.recognition.engine import DecodeRequest
+from pipeline.recognition.merging import select_of_turn
 from pipeline.recognition.spoken_form import longest_time, plain
 from pipeline.words import Word
 
@@ -38,6 +40,24 @@ PAUSE = position(0.5)
 
 REST = position(0.2)
 """Less speech than this between a word and a pause is the end of that word."""
+
+
+TAIL = 2 * REST
+"""Speech this close to the end of the audio may belong to a word that has yet to end."""
+
+
+def misses_turn(request: DecodeRequest, words: Sequence[Word]) -> bool:
+    """Return whether *words*, the answer to a live *request*, leave out speech of the turn: they may end before it.
+
+    In a final, speech without words was recognised by itself. So it only counts where a word that was said before the
+    turn is placed on it.
+    """
+    if request.turn is None:
+        return False
+    first, last = max(request.turn, request.start), request.start + len(request.samples) - TAIL
+    voiced = [(max(start, first), min(end, last)) for start, end in request.voiced if start < last and end > first]
+    own = select_of_turn(words, [word for word in request.decided if word.end <= request.turn], request.turn)
+    return bool(missed_speech(own, voiced)) and not (request.final and missed_speech(words, voiced))
 
 
 def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
