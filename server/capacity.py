@@ -31,7 +31,7 @@ STEP_S = 0.5  # between two requests of a session in which somebody speaks
 BUSY = 0.9  # the fraction of time for which the model may be busy; the rest is for bursts
 ROUNDS = 3  # measurements, of which the median counts
 SERVED_S = 10  # speech of one session from which the work of the server is estimated
-WHOLE = 3.0  # all that the server does for a session, as a multiple of its decisions about words: from one profile
+WHOLE = 8.0  # all that the server does for a session, as a multiple of its decisions about words: benchmarks/crowd.py
 ENOUGH_S = 5.0  # after this time no further measurement is made, because a slow machine needs only one
 
 
@@ -55,7 +55,9 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _call_once(engine, speech, 1))
     with ThreadPoolExecutor(engine.replicas) as threads:
-        batches = [engine.max_batch] * engine.replicas
+        one, other = (_request(engine, speech) for _ in range(2))
+        shared = engine.max_batch if engine.bucket(one) == engine.bucket(other) else 1
+        batches = [shared] * engine.replicas
         shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
     sessions = max(1, min(int(BUSY * sum(batches) * STEP_S / shared_s), sessions_of_one_core(speech)))
     load = 0.0
@@ -97,8 +99,13 @@ def capacities_of(engine: str, models: Collection[str], folder: Path) -> dict[st
 
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:
+    engine.recognise([_request(engine, speech)] * count)
+
+
+def _request(engine: Engine, speech: Samples) -> DecodeRequest:
+    """Return a partial of a live session."""
     language = "en" if "en" in engine.languages else None
-    engine.recognise([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
+    return DecodeRequest(samples=speech, start=0, language=language, final=False, turn=0)
 
 
 def _median_s(work: Callable[[], object]) -> float:
