@@ -31,7 +31,7 @@ STEP_S = 0.5  # between two requests of a session in which somebody speaks
 BUSY = 0.9  # the fraction of time for which the model may be busy; the rest is for bursts
 ROUNDS = 3  # measurements, of which the median counts
 SERVED_S = 10  # speech of one session from which the work of the server is estimated
-WHOLE = 3.0  # all that the server does for a session, as a multiple of its decisions about words: from one profile
+WHOLE = 8.0  # all that the server does for a session, as a multiple of its decisions about words: benchmarks/crowd.py
 ENOUGH_S = 5.0  # after this time no further measurement is made, because a slow machine needs only one
 
 

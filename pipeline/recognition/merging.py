@@ -45,11 +45,12 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
 def _repeated_counts(committed: Sequence[Word], words: Sequence[Word]) -> list[int]:
     """Return for each place between two *words* how many of *committed* come before it, in order (LCS)."""
     row = [0] * (len(words) + 1)
+    forms = [plain(word.text) for word in words]
     for old in committed:
-        before, row = row, [0]
+        before, row, form = row, [0], plain(old.text)
         for at, new in enumerate(words):
-            same = are_same(old, new, JUMP)
-            row.append(max(row[-1], before[at + 1], before[at] + same))
+            same = form == forms[at] and are_same(old, new, JUMP)
+            row.append(before[at] + 1 if same else max(row[-1], before[at + 1]))
     return row
 
 

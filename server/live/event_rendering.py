@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, assert_never
 
-import orjson
+from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, and readers' events are kept
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
@@ -98,7 +98,7 @@ class EventRenderer:
                 batch.partials += 1
                 said = _partial([shift_word(word, origin) for word in words], self._id(channel, segment))
                 members = where if self._speakers is not None else speaker_members(channel)
-                batch.shown[channel] = orjson.dumps({**said, **members})
+                batch.shown[channel] = json_bytes({**said, **members})
             case SpeechStarted(at) | SpeechEnded(at):
                 kind = "speech.started" if isinstance(one.event, SpeechStarted) else "speech.ended"
                 _log(batch, kind, {"at": seconds(origin + at), **where})
@@ -168,18 +168,18 @@ def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEv
     """The event for the end of a turn whose last word ends at the position *at* on the stream's clock."""
     where = {} if channel is None else {"channel": channel}
     rounded = None if probability is None else round(probability, 4)
-    return NewEvent(TURN_ENDED, orjson.dumps({"at": seconds(at), "probability": rounded, **where}))
+    return NewEvent(TURN_ENDED, json_bytes({"at": seconds(at), "probability": rounded, **where}))
 
 
 def warning_event(code: str, message: str, channel: int | None = None) -> NewEvent:
     """The event for a warning that readers get while the session runs."""
     where = {} if channel is None else {"channel": channel}
-    return NewEvent("warning", orjson.dumps({"code": code, "message": message, **where}))
+    return NewEvent("warning", json_bytes({"code": code, "message": message, **where}))
 
 
 def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
     """The event with the new speakers of words that readers already have."""
-    return NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": final}))
+    return NewEvent("speakers.revised", json_bytes({"words": [asdict(run) for run in runs], "final": final}))
 
 
 def shift_word(word: Word, origin: int) -> Word:
@@ -205,4 +205,4 @@ def _partial(words: list[Word], segment: int) -> dict[str, Any]:
 
 
 def _log(batch: LogBatch, kind: str, body: dict[str, Any]) -> None:
-    batch.events.append(NewEvent(kind, orjson.dumps(body)))
+    batch.events.append(NewEvent(kind, json_bytes(body)))

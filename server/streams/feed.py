@@ -53,7 +53,8 @@ class Feed:
         self._rendered: dict[int | None, Rendered] = {}  # the partials, by channel
         self._batches: dict[tuple[int, tuple[int, ...]], RenderedBatch] = {}  # of this version, by start and partials
         self._pages: dict[int, asyncio.Task[RenderedBatch | None]] = {}  # being read, by the number before them
-        self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float]] = OrderedDict()  # version seen, since when
+        # By reader: the version it has seen, since when, and its newest event.
+        self._waiting: OrderedDict[asyncio.Future[bool], tuple[int, float, int | None]] = OrderedDict()
         self._waking = False
         self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._follow())
@@ -114,7 +115,7 @@ class Feed:
             return True
         waiter: asyncio.Future[bool] = self._loop.create_future()
         since = self._loop.time()
-        self._waiting[waiter] = version, since
+        self._waiting[waiter] = version, since, self._last
         self._wake_readers_at(since + self._quiet_s)
         try:
             return await waiter
@@ -168,8 +169,8 @@ class Feed:
         """Whether every reader has all events and waits for more."""
         if not self._waiting or len(self._waiting) < self.readers:
             return False
-        longest_waiting, _ = next(iter(self._waiting.values()))
-        return longest_waiting == self.version
+        _, _, newest = next(iter(self._waiting.values()))
+        return newest == self._last
 
     def _render_partials(self, partials: Sequence[ShownPartial]) -> list[Rendered]:
         """Render the partials, each once for all readers."""
@@ -195,7 +196,7 @@ class Feed:
         self._waking = False
         now = self._loop.time()
         for _ in range(min(WOKEN_AT_ONCE, len(self._waiting))):
-            waiter, (version, since) = next(iter(self._waiting.items()))
+            waiter, (version, since, _) = next(iter(self._waiting.items()))
             news = version != self.version
             if not news and now < since + self._quiet_s:
                 self._wake_readers_at(since + self._quiet_s)

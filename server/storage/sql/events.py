@@ -18,9 +18,21 @@ def append(tx: Transaction, job_id: str, events: Sequence[NewEvent]) -> int:
 
     After the commit the log's followers in this process get the events, and those elsewhere are woken to read them.
     """
-    row = tx.one("UPDATE jobs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq", (len(events), job_id))
-    assert row is not None, "events are only logged for jobs that exist"
-    last = int(row["last_seq"])
+    last = append_where(tx, "id = :id", {"id": job_id}, events)
+    assert last is not None, "events are only logged for jobs that exist"
+    return last
+
+
+def append_where(tx: Transaction, held: str, job: dict[str, object], events: Sequence[NewEvent]) -> int | None:
+    """Append *events* as append() does, if the job has what *held* says. Returns None if it has not.
+
+    *job* has the parameters of *held*, among them the job's id.
+    """
+    sql = f"UPDATE jobs SET last_seq = last_seq + :added WHERE {held} RETURNING last_seq"  # noqa: S608  made of constants
+    row = tx.one(sql, {**job, "added": len(events)})
+    if row is None:
+        return None
+    job_id, last = str(job["id"]), int(row["last_seq"])
     logged = [Event(job_id, seq, tx.now, one.type, one.body) for seq, one in enumerate(events, last - len(events) + 1)]
     if logged:
         tx.announce(job_id, logged)

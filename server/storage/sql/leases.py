@@ -14,16 +14,15 @@ from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, lapse, put_back
-from server.storage.sql.events import append, progress_event, status_event
+from server.storage.sql.events import append, append_where, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
 from server.storage.sql.unreadable import is_readable, set_aside
 
-FENCE = (
-    "SELECT * FROM jobs"
-    " WHERE id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now FOR UPDATE"
-)
-"""Selects the job's row if the lease is valid. An expired lease is refused even before reap() has ended it."""
+HELD = "id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
+"""Whether the job's lease is valid. An expired lease is refused even before reap() has ended it."""
+
+FENCE = f"SELECT * FROM jobs WHERE {HELD} FOR UPDATE"  # noqa: S608  made of constants
 
 LONGEST_LEASE_MS = 10 * 60 * 1000  # one that seems to end later was granted before the clock was set back
 
@@ -119,7 +118,7 @@ def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> int | None
 
     Many logs may share one commit.
     """
-    return None if _find_lease(tx, lease) is None else append(tx, lease.job.id, events)
+    return append_where(tx, HELD, _fence(tx, lease), events)
 
 
 def note(tx: Transaction, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
@@ -282,7 +281,11 @@ def few_chunks(tx: Transaction, job_id: str) -> list[bytes] | None:
 
 
 def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:
-    return tx.one(FENCE, {"id": lease.job.id, "lease_id": lease.lease_id, "now": tx.now})
+    return tx.one(FENCE, _fence(tx, lease))
+
+
+def _fence(tx: Transaction, lease: Lease) -> dict[str, object]:
+    return {"id": lease.job.id, "lease_id": lease.lease_id, "now": tx.now}
 
 
 def _extend(tx: Transaction, lease: Lease, lease_s: float) -> None:

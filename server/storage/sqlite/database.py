@@ -34,6 +34,7 @@ Clock: TypeAlias = Callable[[], int]
 
 T = TypeVar("T")
 
+BEAT_S = 0.02  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
 MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
@@ -162,6 +163,8 @@ class SqliteDatabase:
         self._clock = clock
         self._queue: SimpleQueue[_Write[Any] | _Chore | None] = SimpleQueue()  # bounded: each caller waits for one
         self._chores: list[_Chore] = []  # of the writing thread
+        self._urgent = threading.Event()  # something waits that is no write of a single job
+        self._began = 0.0  # the last commit
         self._closing = False
         self._watches = Watches()
         self._local = threading.local()
@@ -190,13 +193,19 @@ class SqliteDatabase:
             stack.pop_all()
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
+        writing = self._put(function)
+        self._urgent.set()
+        return await writing
+
+    async def write_together(self, function: Callable[[SqliteTransaction], T]) -> T:
+        return await self._put(function)
+
+    def _put(self, function: Callable[[SqliteTransaction], T]) -> "asyncio.Future[T]":
         if self._closing:
             raise StorageError("the database is closed")
         write = _Write(function)
         self._queue.put(write)
-        return await write.future
-
-    write_together = write  # all writes of one moment share a commit
+        return write.future
 
     async def read(self, function: Callable[[SqliteTransaction], T]) -> T:
         """Run *function* on one consistent view of everything committed so far. It cannot write."""
@@ -228,6 +237,7 @@ class SqliteDatabase:
             raise StorageError("the database is closed")
         chore = _Chore(function)
         self._queue.put(chore)
+        self._urgent.set()
         return await asyncio.wrap_future(chore.future)
 
     @contextmanager
@@ -241,6 +251,7 @@ class SqliteDatabase:
     async def close(self) -> None:
         self._closing = True
         self._queue.put(None)
+        self._urgent.set()
         await asyncio.to_thread(self._join)
 
     def _join(self) -> None:
@@ -291,6 +302,8 @@ class SqliteDatabase:
         batch: list[_Write[Any]] = []
         with suppress(Empty):
             item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
+            self._urgent.wait(max(0.0, self._began + BEAT_S - time.monotonic()))
+            self._urgent.clear()
             while True:
                 if isinstance(item, _Chore):
                     self._chores.append(item)
@@ -302,7 +315,7 @@ class SqliteDatabase:
         return batch
 
     def _commit(self, batch: Sequence[_Write[Any]]) -> None:
-        connection = self._writing
+        connection, self._began = self._writing, time.monotonic()
         try:
             self._roll_back()  # if an earlier one failed
             connection.execute("BEGIN IMMEDIATE")
