@@ -55,9 +55,7 @@ def measure(engine: Engine, speech: Samples, speakers: SpeakerModels | None = No
     speech = np.resize(speech, WINDOW_S * RATE)
     alone_s = _median_s(lambda: _call_once(engine, speech, 1))
     with ThreadPoolExecutor(engine.replicas) as threads:
-        one, other = (_request(engine, speech) for _ in range(2))
-        shared = engine.max_batch if engine.bucket(one) == engine.bucket(other) else 1
-        batches = [shared] * engine.replicas
+        batches = [engine.max_batch] * engine.replicas
         shared_s = _median_s(lambda: list(threads.map(lambda batch: _call_once(engine, speech, batch), batches)))
     sessions = max(1, min(int(BUSY * sum(batches) * STEP_S / shared_s), sessions_of_one_core(speech)))
     load = 0.0
@@ -99,13 +97,8 @@ def capacities_of(engine: str, models: Collection[str], folder: Path) -> dict[st
 
 
 def _call_once(engine: Engine, speech: Samples, count: int) -> None:
-    engine.recognise([_request(engine, speech)] * count)
-
-
-def _request(engine: Engine, speech: Samples) -> DecodeRequest:
-    """Return a partial of a live session."""
     language = "en" if "en" in engine.languages else None
-    return DecodeRequest(samples=speech, start=0, language=language, final=False, turn=0)
+    engine.recognise([DecodeRequest(samples=speech, start=0, language=language, final=False)] * count)
 
 
 def _median_s(work: Callable[[], object]) -> float:

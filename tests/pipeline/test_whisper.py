@@ -197,8 +197,6 @@ def test_buckets_part_what_cannot_share_a_call(engine):
     assert partial != plain
     assert engine.bucket(request(second, hints=Hints(("Scribewire",)))) != plain
     assert engine.bucket(request(second, final=False, decided=decided("two simple"))) not in (plain, partial)
-    live = request(second, turn=0)
-    assert engine.bucket(live) != engine.bucket(live), "on a CPU a live window waits for no other"
 
 
 def test_the_least_windows_of_partials_and_finals_are_the_fits(engine, monkeypatch):

@@ -48,8 +48,7 @@ USUAL_TYPE = {"cpu": "int8", "cuda": "float16"}  # CTranslate2's number type, by
 _ENGLISH = "en"  # the language of every translation
 _SECOND_S = 20  # the shortest window of a second look; in 30 s it is no better and costs a fifth more
 _BEAM = 5  # of finals, and of partials with a call of their own: greedy ones err a third more, for 15 % less CPU
-_GPU_BATCH = 24
-_CPU_BATCH = 2  # of files: they cost a seventh less than alone, four of them hardly less but more memory
+_GPU_BATCH = 24  # on a CPU, where windows that share a call cost as much as alone and wait for each other, it is 1
 _CACHED_TEXTS = 1024  # encoded hints and decided texts that are kept: the scheduler and the decoder ask for each
 _NO_REPEAT = 4  # a second look at a loop in the same window may not repeat this many tokens
 _ALIGN_BEYOND = FRAMES_PER_S // 5  # frames of padding in which the end of the last word may be found
@@ -102,10 +101,10 @@ class WhisperEngine:
         self.sizes = sizes
         self.device = choose_device(device)
         self.compute_type = compute_type or USUAL_TYPE[self.device]
-        self._live_alone = on_cpu = self.device == "cpu"
-        self.max_batch = _CPU_BATCH if on_cpu else gpu_batch or _GPU_BATCH
+        self.max_batch = 1 if self.device == "cpu" else gpu_batch or _GPU_BATCH
         try:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
+            on_cpu = self.device == "cpu"
             self.replicas = replica_count(cores(), per_call) if on_cpu else 1
             self.file_replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
             with lower_thread_priority():
@@ -142,12 +141,9 @@ class WhisperEngine:
         return self.sizes.longest_job
 
     def bucket(self, request: DecodeRequest) -> Hashable:
-        """Return the Shape of the request: its window, prompt length and search. See Engine.
-
-        On a CPU live windows would wait for each other, so each has a bucket of its own.
-        """
+        """Return the Shape of the request: its window, prompt length and search. See Engine."""
         self._task(request, request.language or "")
-        return object() if self._live_alone and request.turn is not None else self._shape(request, self.sizes)
+        return self._shape(request, self.sizes)
 
     def recognise(
         self, requests: Sequence[DecodeRequest], *, sizes: WindowSizes | None = None
@@ -233,7 +229,7 @@ class WhisperEngine:
         results = self._model.generate(
             encoded.states,
             prompts,
-            beam_size=_BEAM if shape.final or self._live_alone else 1,
+            beam_size=_BEAM if shape.final or self.max_batch == 1 else 1,
             max_length=max_length(len(prompts[0]), shape.max_tokens),
             return_scores=True,
             return_no_speech_prob=True,
@@ -347,7 +343,7 @@ class WhisperEngine:
 
     def _prefix_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         """Return the tokens that the answer begins with; none if requests share calls, as their numbers may differ."""
-        return self._tokens_of(prefix_text(request)) if self._live_alone else ()
+        return self._tokens_of(prefix_text(request)) if self.max_batch == 1 else ()
 
     def _hint_tokens(self, request: DecodeRequest) -> tuple[int, ...]:
         return hint_tokens(request, self._tokens_of)
