@@ -74,17 +74,15 @@ class Bench:
         *,
         clock: Callable[[], asyncio.AbstractEventLoop] = cpu_clock,
         latency: str = BALANCED,
-        patient: bool = True,
     ) -> None:
         """*clock*: makes the event loop that each run has for itself.
 
         *latency*: one of LATENCIES, as a session's order names it.
-        *patient*: False for sessions that name endpointing_ms, see with_latency().
         """
         self._engine = engine
         self._voice = voice
         self._clock = clock
-        self._options = with_latency(StreamOptions(), latency, patient=patient)
+        self._options = with_latency(StreamOptions(), latency, patient=True)
 
     @property
     def languages(self) -> frozenset[str]:

@@ -37,8 +37,6 @@ class Segmenter:
 
     def __init__(self, options: SegmenterOptions) -> None:
         self._options = options
-        self.silence = options.silence
-        """The silence that ends the next span. A caller may raise it above that of the options."""
         self._now = 0
         self._floor = 0  # where the last span ended
         self._onset: int | None = None  # where the sound began that is speech or may become speech
@@ -70,7 +68,7 @@ class Segmenter:
             self.voiced = self._now
         if not self.speaking:
             return self._begin(self._onset)
-        return self.end() if self._now - self.voiced >= self.silence else []
+        return self.end() if self._now - self.voiced >= self._options.silence else []
 
     def end(self) -> list[SpeechStarted | SpeechEnded]:
         """End the open span, if any, because the stream ends or is cut here."""

@@ -17,7 +17,6 @@ People say "no, no, no": each hypothesis is aligned with the committed words in 
 each repetition is compared at its own place. What a model repeats without having heard it, its engine leaves out.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -48,8 +47,7 @@ class AgreementOptions:
     doubtful: float = 0.35
     often: int = 3
     settled: int = position(3.0)  # this far from the end hypotheses no longer improve, so waiting only adds delay
-    opening_sure: float = math.inf  # in the opening of a stream a word less probable than this waits until settled
-    first_sure: float = math.inf  # the same for the first word of all
+    patient: bool = False  # each word waits until it is settled, or the turn is over
     apart: int = guard  # how far the same word may move from one hypothesis to the next
 
 
@@ -128,21 +126,19 @@ class Agreement:
         paused: bool = False,
         doubted: bool = False,
         held: bool = False,
-        opening: bool = False,
     ) -> tuple[Word, ...]:
         """Take the next hypothesis about audio that ends at *until*, and return the words that are now committed.
 
         *paused*: the audio ends in silence, so its last word is complete. *doubted*: one hypothesis is never enough.
         *held*: all words wait, because they may be of another language.
-        *opening*: the stream has had little speech, so doubtful words wait for more audio.
         """
         fresh = [self._with_history(word) for word in self.select_fresh(words, until)]
         self._edge = until if paused else until - self._options.edge
         count = self._count_certain(fresh, until, paused=paused, doubted=doubted)
         if held:
             count = 0
-        elif opening:
-            count = min(count, self._count_clear(fresh, until))
+        elif self._options.patient:
+            count = min(count, _count_leading(fresh, lambda one: one.word.end <= until - self._options.settled))
         return self._commit(fresh, count)
 
     def conclude(self, words: Sequence[Word], *, until: int, guard: int = 0) -> tuple[Word, ...]:
@@ -201,21 +197,6 @@ class Agreement:
         if capital.casefold() == word.text[:1].casefold():
             word = replace(word, text=capital + word.text[1:])
         return _Candidate(word, 1 + max((old.times for old in before), default=0))
-
-    def _count_clear(self, fresh: Sequence[_Candidate], until: int) -> int:
-        """Return how many of the first *fresh* words are probable enough for an opening, or far enough from the end.
-
-        The first word of all may be less probable, because it is unclear how the text begins, not what is said.
-        """
-        options, first = self._options, not self.committed
-
-        def clear(candidate: _Candidate) -> bool:
-            word = candidate.word
-            begins = first and candidate is fresh[0]
-            sure = word.probability >= (options.first_sure if begins else options.opening_sure)
-            return sure or word.end <= until - options.settled
-
-        return _count_leading(fresh, clear)
 
     def _count_certain(self, fresh: Sequence[_Candidate], until: int, *, paused: bool, doubted: bool) -> int:
         """Return how many of the *fresh* words will not change, given the hypotheses before."""

@@ -4,7 +4,7 @@ engines/whisper/ implements it with a model, scripted.py without one for the san
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline.audio import RATE, Pcm, Samples
@@ -37,6 +37,12 @@ class DecodeRequest:
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that a model knows
     before: str | None = None  # the one that was spoken before; None: nothing was
     detected: tuple[int, int] | None = None  # the speech on which *before* was detected in an earlier request
+
+    def between(self, start: int, end: int) -> "DecodeRequest":
+        """Return the request for its audio between two positions."""
+        samples = self.samples[start - self.start : end - self.start]
+        spans = ((max(first, start), min(last, end)) for first, last in self.voiced if first < end and last > start)
+        return replace(self, samples=samples, start=start, voiced=tuple(spans))
 
     @property
     def voiced_s(self) -> float:

@@ -19,7 +19,7 @@ from typing import Protocol
 from pipeline.audio import RATE, Samples, floats_of, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.languages import PLAIN, Choice, choose_language
+from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language
 from pipeline.words import Word
 
 SURE = 0.75
@@ -40,7 +40,7 @@ EARLIER = position(10.0)
 PAUSE = position(0.4)
 """A silence as long as this parts two utterances of a file."""
 
-SHORTEST = position(1.5)
+SHORTEST = position(MIN_SPEECH_S)
 """An utterance with less speech than this belongs to its neighbour."""
 
 SPOKEN = 0.1
@@ -428,8 +428,7 @@ def part_of(request: DecodeRequest, span: tuple[int, int]) -> DecodeRequest:
     """Return the request for a span of its audio and a little around it, without what was decided before it."""
     start = max(request.start, span[0] - AROUND)
     end = min(request.start + len(request.samples), span[1] + AROUND)
-    samples = request.samples[start - request.start : end - request.start]
-    return replace(request, samples=samples, start=start, decided=(), before=None)
+    return replace(request.between(start, end), decided=(), before=None)
 
 
 def merge_answers(

@@ -186,7 +186,7 @@ class StreamCore:
             return None
         self._forget(self._starts.unused(ask))  # now, with nothing in flight: words must not depend on an answer's time
         self._make_room(RELEASED_AT_ONCE)
-        self._in_flight = replace(ask, opening=self._turns.opening)
+        self._in_flight = ask
         start = self._starts.choose(ask, None if self._options.language else self._heard)
         options = self._options  # nothing of the text of a translation is decided
         return DecodeRequest(
@@ -310,7 +310,6 @@ class StreamCore:
                     paused=ask.aim is Aim.FINAL,
                     doubted=self._language is None,
                     held=self._options.translates or self._language_is_open(result),
-                    opening=ask.opening,
                 )
             )
             self._report_pending()

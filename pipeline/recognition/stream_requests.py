@@ -7,7 +7,7 @@ begins in the middle of a gap between two decided words, preferably a long one, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
@@ -39,7 +39,6 @@ class WindowRequest:
     aim: Aim
     end: int  # of the audio in the request
     voiced: int  # where the speech of the turn ended at the time of the request
-    opening: bool = field(default=False, compare=False)  # whether little was said in the stream until then
 
     def has_all_of(self, turn: Turn) -> bool:
         """Return whether this is a final with all speech of *turn* so far."""

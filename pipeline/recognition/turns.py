@@ -6,7 +6,7 @@ stream.py uses it.
 from collections import deque
 from dataclasses import dataclass, replace
 
-from pipeline.audio import WINDOW, position
+from pipeline.audio import position
 from pipeline.events import SpeechEnded, SpeechStarted
 from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
 
@@ -28,8 +28,6 @@ class TurnOptions:
 
     onset: int = ONSET
     endpointing: int = ENDPOINTING
-    opening: int = 0  # speech with which the opening of a stream is over
-    opening_endpointing: int = 0  # silence that ends a turn in the opening, if that is more
 
 
 @dataclass(slots=True)
@@ -50,8 +48,6 @@ class Turns:
     """Holds the turns that are not decided yet, oldest first. Only the newest can be open."""
 
     def __init__(self, options: TurnOptions) -> None:
-        self._options = options
-        self._opening = options.opening  # the speech that is still to come in the opening
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=ENTER,
@@ -72,23 +68,14 @@ class Turns:
         return self._turns[-1] if self._turns else None
 
     @property
-    def opening(self) -> bool:
-        """Whether the stream is still in its opening: it has less speech than TurnOptions.opening."""
-        return self._opening > 0
-
-    @property
     def steady(self) -> int:
         """The position before which no window can end with an event, whatever the windows contain."""
         return self._segmenter.steady
 
     def add_window(self, now: int, speech: float) -> list[SpeechStarted | SpeechEnded]:
         """Take the speech probability of the window that ends at *now*; return the starts and ends of turns."""
-        options = self._options
-        self._segmenter.silence = max(options.endpointing, options.opening_endpointing if self.opening else 0)
         events = self._segmenter.add_window(speech)
         self._follow(events, now)
-        if self._segmenter.speaking and speech >= LEAVE:
-            self._opening -= WINDOW
         return events
 
     def end(self, now: int) -> list[SpeechStarted | SpeechEnded]:
@@ -111,7 +98,6 @@ class Turns:
         for event in events:
             if isinstance(event, SpeechStarted):
                 self._turns.append(Turn(start=event.at, voiced=now))
-                self._opening -= now - WINDOW - event.at
             else:
                 self._turns[-1].ended = now
         if self._segmenter.speaking:

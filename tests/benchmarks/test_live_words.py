@@ -25,14 +25,10 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-def slow(engine: Engine, *, patient: bool) -> Bench:
-    ticks = count(0.0, 0.1)
-    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)), patient=patient)
-
-
 @pytest.fixture(scope="module")
 def bench(engine: Engine) -> Bench:
-    return slow(engine, patient=False)
+    ticks = count(0.0, 0.1)
+    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)))
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +36,15 @@ def tracks(bench: Bench) -> list[Track]:
     return heard_clips(SPEECH, bench, longest_s=30)
 
 
-@pytest.mark.parametrize(("patient", "p95_s"), [(False, 2.0), (True, 2.4)], ids=["endpointing_ms", "default"])
-def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(engine, tracks, *, patient, p95_s):
-    scores = slow(engine, patient=patient).one_by_one(tracks)
+def test_streamed_words_are_as_right_as_those_of_a_file_and_soon_final(bench, tracks):
+    scores = bench.one_by_one(tracks)
     assert scores["words"] > 150
     assert scores["wer_gap"] <= 0.011, "more than two words"
     assert scores["coverage_of_offline"] >= 0.98
     assert scores["lost_at_end"] <= 1, "in es_11 the model itself does not know one word when it hears the end alone"
     assert scores["retractions"] == 0
     assert scores["commit_s"]["p50"] <= 1.0
-    assert scores["commit_s"]["p95"] <= p95_s
+    assert scores["commit_s"]["p95"] <= 2.0
     assert scores["first_seen_s"]["p50"] <= 0.5
     assert scores["start_error_s"]["p95"] <= 0.35
     assert scores["end_error_s"]["p95"] <= 0.35

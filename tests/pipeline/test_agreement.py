@@ -55,16 +55,12 @@ def test_words_that_will_probably_change_are_not_shown_at_the_end():
     assert texts(agreement.shown) == "well my fel"
 
 
-def test_in_an_opening_a_less_probable_word_and_those_after_it_wait():
-    agreement = Agreement(replace(OPTIONS, opening_sure=0.6, first_sure=0.4, settled=position(2.0)))
-    words = [
-        *timed_words("and", probability=0.45),
-        *timed_words("am", start=0.4),
-        *timed_words("fellow", start=0.8, probability=0.9),
-    ]
-    assert agreement.receive(words, until=position(1.4), opening=True) == ()
-    assert texts(agreement.receive(words, until=position(2.0), opening=True)) == "and"
-    assert texts(agreement.receive(words, until=position(2.9), opening=True)) == "am fellow"
+def test_of_a_patient_stream_every_word_waits_until_it_is_settled_or_its_turn_is_over():
+    agreement = Agreement(replace(OPTIONS, patient=True))
+    words = timed_words("and am fellow", probability=0.9)
+    assert agreement.receive(words, until=position(3.3), paused=True) == ()
+    assert texts(agreement.receive(words, until=position(3.4))) == "and"
+    assert texts(agreement.conclude(words, until=position(3.5))) == "am fellow"
 
 
 def test_an_improbable_word_is_shown_with_those_after_it_when_two_hypotheses_have_it():

@@ -1,18 +1,16 @@
 """Tests of latency.py: what a session gives up to have its words sooner, and how long it waits to have them right."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
-from pipeline.recognition.latency import ACCURATE, BALANCED, FIRST_SURE, LATENCIES, LOW, PATIENCE, with_latency
+from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, with_latency
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
-from pipeline.words import Word, join_words
+from pipeline.words import join_words
 from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice
 from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session
 
@@ -31,8 +29,9 @@ async def lags_of(latency: str) -> list[float]:
     return [lag for one in happened for lag in one.lags_s]
 
 
-def test_balanced_is_what_a_session_is_that_asks_for_nothing():
-    assert with_latency(StreamOptions(), BALANCED) == StreamOptions()
+@pytest.mark.parametrize("patient", [False, True])
+def test_balanced_is_what_a_session_is_that_asks_for_nothing(patient):
+    assert with_latency(StreamOptions(), BALANCED, patient=patient) == StreamOptions()
 
 
 async def test_words_are_sooner_with_low_and_wait_with_accurate_but_no_longer_than_four_seconds():
@@ -48,61 +47,19 @@ async def test_the_end_of_a_turn_makes_all_its_words_final(latency):
     assert (await lags_of(latency))[-1] < 1
 
 
-# --- the opening of a stream ------------------------------------------------------------------------------------------
-
-PATIENT = with_latency(StreamOptions(), BALANCED, patient=True)
-WAIT = PATIENT.agreement.settled
+PATIENT = with_latency(StreamOptions(), ACCURATE, patient=True)
 
 
-def make_doubtful(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return *words* as a model recognises them that is not quite sure."""
-    return tuple(replace(word, probability=FIRST_SURE - 0.01) for word in words)
-
-
-def audio_after_first_word(words: tuple[Word, ...]) -> int:
-    """Return how much audio followed the first of *words* in the first request after it was final."""
-    run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
-    assert run.text == join_words(words)
-    after = next(request for request in run.requests if request.prefix)
-    return after.start + len(after.samples) - words[0].end
-
-
-def test_first_words_of_a_moderate_probability_wait_for_what_follows_and_probable_ones_do_not():
-    words = talk(30)
-    assert audio_after_first_word(make_doubtful(words)) >= WAIT
-    assert audio_after_first_word(words) < position(2) <= WAIT
-    assert audio_after_first_word((replace(words[0], probability=FIRST_SURE), *words[1:])) < position(2), (
-        "how a text begins is unclear"
-    )
-    assert audio_after_first_word((*words[:2], *make_doubtful(words[2:3]), *words[3:])) < position(2), (
-        "words before a doubtful one"
-    )
-
-
-def test_later_words_do_not_wait():
-    words = make_doubtful(talk(30))
-    run = stream(voice(words, position(14)), perfect(words), options=PATIENT, delays=[1])
-    plain = stream(voice(words, position(14)), perfect(words), delays=[1])
-    assert [len(request.samples) for request in run.requests[-5:]] == [len(one.samples) for one in plain.requests[-5:]]
-
-
-def test_a_pause_after_the_first_words_ends_no_turn_and_one_after_many_does():
-    opening, rest = talk(4), talk(10, start=3.1)  # 1.6 s of speech and a pause of 1 s
-    words = (*opening, *rest, *talk(4, start=rest[-1].end / 16_000 + 1.0))
+def test_a_short_pause_ends_no_turn_with_accurate_and_a_long_one_does():
+    first, rest = talk(4), talk(10, start=3.1)  # 1.6 s of speech and a pause of 1 s
+    words = (*first, *rest, *talk(4, start=rest[-1].end / 16_000 + 1.7))
     run = stream(voice(words, position(12)), perfect(words), options=PATIENT)
     assert [len(event.segment.words) for event in run.only(SegmentClosed)] == [14, 4]
     assert run.text == join_words(words)
 
 
-def test_first_words_before_a_long_silence_are_final_after_it():
-    words = make_doubtful(talk(2))
-    run = stream(voice(words, words[-1].end + PATIENCE + 3 * WINDOW), perfect(words), options=PATIENT)
-    assert len(run.only(SegmentClosed)) == 1
-    assert run.core.position - words[-1].end < position(1.4)
-
-
-def test_first_words_are_final_at_once_where_the_client_says_so():
-    words, said_at = make_doubtful(talk(2)), 50  # 1.6 s
+def test_waiting_words_are_final_at_once_where_the_client_says_so():
+    words, said_at = talk(2), 50  # 1.6 s
     run = stream(voice(words, position(4)), perfect(words), options=PATIENT, finalize_at=frozenset({said_at}))
     kinds = [type(event) for event in run.events if isinstance(event, WordsCommitted | SegmentClosed | Finalized)]
     assert kinds == [WordsCommitted, SegmentClosed, Finalized]
@@ -110,8 +67,8 @@ def test_first_words_are_final_at_once_where_the_client_says_so():
 
 
 @given(st.lists(st.integers(1, 20), min_size=1), st.sets(st.integers(0, 300), max_size=3))
-def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, finalize_at):
-    words = make_doubtful((*talk(3), *talk(5, start=2.6), *talk(6, start=6.0)))
+def test_a_perfect_listener_loses_and_repeats_nothing_with_accurate(delays, finalize_at):
+    words = (*talk(3), *talk(5, start=2.6), *talk(6, start=6.0))
     run = stream(
         voice(words, position(10)), perfect(words), options=PATIENT, delays=delays, finalize_at=frozenset(finalize_at)
     )
@@ -123,7 +80,7 @@ def test_a_perfect_listener_loses_and_repeats_nothing_in_an_opening(delays, fina
 def test_accurate_recognises_every_window_with_care_and_shows_what_was_heard_three_times():
     words = talk(10)
     run = stream(voice(words, position(7)), perfect(words), options=with_latency(StreamOptions(), ACCURATE), delays=[1])
-    assert all(request.final and not request.prefix for request in run.requests)
+    assert all(request.final for request in run.requests)
     assert_well_formed(run)
     assert run.text == join_words(words)
     shown = [event.text for event in run.only(Partial)]

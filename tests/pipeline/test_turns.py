@@ -1,6 +1,5 @@
 """Tests of turns.py: where the turns of a live stream begin and end."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -57,15 +56,6 @@ def test_a_turn_that_is_ended_by_hand_ends_there_and_the_next_starts_later():
         turns.add_window((frame + 1) * WINDOW, 0.9)
     turns.remove_first()
     assert turns.first == Turn(start=4 * WINDOW, voiced=8 * WINDOW)
-
-
-def test_in_the_opening_of_a_stream_a_turn_ends_after_more_silence():
-    turns = Turns(replace(OPTIONS, opening=8 * WINDOW, opening_endpointing=7 * WINDOW))
-    said = [*[0.9] * 4, *[0.1] * 6, *[0.9] * 2, *[0.1] * 7, *[0.9] * 2, *[0.1] * 5]
-    ends = [at + 1 for at, speech in enumerate(said) for event in turns.add_window((at + 1) * WINDOW, speech)
-            if isinstance(event, SpeechEnded)]  # fmt: skip
-    assert ends == [4 + 6 + 2 + 7, len(said)]
-    assert not turns.opening
 
 
 @given(st.lists(st.sampled_from((0.0, 0.4, 0.6, 1.0)), max_size=200))

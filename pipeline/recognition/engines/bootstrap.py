@@ -6,6 +6,7 @@ Call prepare() before ctranslate2 is imported, as load.py does. Functions that d
 import ctypes
 import os
 import platform
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +20,7 @@ MAX_REPLICAS = 4
 """The most calls at the same time. Each keeps its own memory."""
 
 # (size in bytes, threads): a call has so many threads if model.bin is smaller than this size
-_THREADS = ((200 * 10**6, 1), (600 * 10**6, 2), (1_700 * 10**6, 4))
-_NO_LIMIT = 1024  # cores, where the control group sets no limit
+_THREADS = ((200_000_000, 1), (600_000_000, 2), (1_700_000_000, 4))
 _NICE = 10  # nice value of the model's threads: the event loop goes first
 
 # Constants of glibc's <malloc.h>. CTranslate2's CPU allocator calls posix_memalign for every buffer. By default glibc
@@ -132,9 +132,9 @@ def _thread_ids() -> set[int]:
 
 
 def _quota() -> int:
-    """Return the cores that the control group of a container allows, rounded up, or _NO_LIMIT."""
+    """Return the cores that the control group of a container allows, rounded up; many if it sets no limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
     except (OSError, ValueError):
-        return _NO_LIMIT
-    return _NO_LIMIT if quota == "max" else -(-int(quota) // int(period))
+        return sys.maxsize
+    return sys.maxsize if quota == "max" else -(-int(quota) // int(period))

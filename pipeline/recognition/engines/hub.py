@@ -227,4 +227,4 @@ def main(repository: str, cache_dir: str, revision: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

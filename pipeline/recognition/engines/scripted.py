@@ -57,7 +57,7 @@ class ScriptedEngine:
         first = -(-request.start // WORD_STEP)
         last = (request.start + len(request.samples) - WORD_LENGTH) // WORD_STEP
         words = tuple(self._word(number) for number in range(first, last + 1))
-        return RecognitionResult(words, "en", 1.0, avg_logprob=-0.01, no_speech_prob=0.0)
+        return RecognitionResult(words, "en", 1.0)
 
     def _make_word(self, number: int) -> Word:
         start = number * WORD_STEP

@@ -1,7 +1,7 @@
-"""Tests of live/engine.py: a session that goes on after a restart repeats nothing, and begins with an opening."""
+"""Tests of live/engine.py: a session that goes on after a restart repeats nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.events import SegmentClosed, WordsCommitted
-from pipeline.ingest.framer import Windows
+from pipeline.events import WordsCommitted
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.words import Chunk, Segment, Word
 from server.live.engine import LiveEngine, _OffsetRecogniser
 from server.live.resuming import SessionPast
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.scripted_streams import perfect, talk, timed_words
+from tests.pipeline.scripted_streams import perfect, talk
 
 
 class HearsAll:
@@ -92,32 +91,3 @@ def test_what_is_said_over_a_restart_is_told_once(count, gap):
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
     assert [word.text for word in (*said, *asyncio.run(final_words()))] == [word.text for word in words]
-
-
-class Loudness:
-    """A voice detector for which every window with sound is speech."""
-
-    def stream(self) -> Callable[[Windows], list[float]]:
-        return lambda windows: [float(window.any()) for window in windows]
-
-
-def test_a_session_that_goes_on_has_an_opening_in_which_a_short_pause_does_not_end_a_turn():
-    said, words = timed_words(("so", 0.5, 1)), timed_words(("my", 2.2, 2.6), ("fellow", 3.5, 3.9))
-    past = SessionPast(
-        (Chunk(0, 0, 0, position(2), (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
-    )
-    stream = np.zeros(position(6), np.float32)
-    for word in words:
-        stream[word.start : word.end] = 0.1
-    recogniser = HearsAll((*said, *words))
-
-    async def segments() -> list[SegmentClosed]:
-        live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=Loudness())
-        session = live.session(Order(live=LiveOptions()), tenant="t", past=past)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(session.run())
-            await session.feed(stream[past.offsets.position :])
-            session.finish()
-            return [one.event async for one in session.events() if isinstance(one.event, SegmentClosed)]
-
-    assert [[word.text for word in one.segment.words] for one in asyncio.run(segments())] == [["my", "fellow"]]

@@ -58,8 +58,8 @@ async def test_a_finished_sentence_ends_its_turn_and_the_record_says_how(bundled
     assert len(talk.of("turn.ended")) == 1
 
 
-@pytest.mark.parametrize(("order", "count"), [({}, 1), ({"endpointing_ms": 500}, 2), ({"latency": "low"}, 2)])
-async def test_a_pause_after_first_words_ends_a_turn_where_the_client_asks_for_it(bundled_server, order, count):
+@pytest.mark.parametrize(("order", "count"), [({}, 2), ({"latency": "accurate"}, 1)])
+async def test_a_pause_of_a_second_ends_a_turn_but_not_where_every_word_waits(bundled_server, order, count):
     me = Caller(bundled_server, bundled_server.new_key())
     async with me.speaking(**order) as (record, talk):
         await talk.send(clip("jfk")[: 5 * SECOND])  # and so my fellow americans [1.1 s] ask not

@@ -54,8 +54,8 @@ def misses_turn(request: DecodeRequest, words: Sequence[Word]) -> bool:
     """
     if request.turn is None:
         return False
-    first, last = max(request.turn, request.start), request.start + len(request.samples) - TAIL
-    voiced = [(max(start, first), min(end, last)) for start, end in request.voiced if start < last and end > first]
+    end = request.start + len(request.samples) - TAIL
+    voiced = request.between(max(request.turn, request.start), end).voiced
     own = select_of_turn(words, [word for word in request.decided if word.end <= request.turn], request.turn)
     return bool(missed_speech(own, voiced)) and not (request.final and missed_speech(words, voiced))
 

@@ -194,7 +194,7 @@ class WhisperEngine:
         while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
-            part = _between(replace(request, language=result.language or request.language), first, last)
+            part = replace(request.between(first, last), language=result.language or request.language)
             [missed] = self._recognise([part], sizes)
             words, reached = with_missed(result.words, missed.words, stretch)
             searched_to = stretch[1] if translated else reached
@@ -375,11 +375,6 @@ class WhisperEngine:
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
-
-
-def _between(request: DecodeRequest, start: int, end: int) -> DecodeRequest:
-    """Return the request for its audio between two positions."""
-    return replace(request, samples=request.samples[start - request.start : end - request.start], start=start)
 
 
 def _raise_level(request: DecodeRequest) -> Samples:

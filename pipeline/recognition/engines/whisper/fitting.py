@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipeline.audio import RATE, Samples
+from pipeline.audio import RATE, Samples, floats_of
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.whisper.prompts import PAD_S, WINDOWS_S
 from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, WindowSizes
@@ -66,7 +66,7 @@ def bundled_speech(path: Path = SPEECH) -> list[Clip]:
             Clip(
                 row["voice"],
                 row["language"],
-                np.cumsum(stored[row["name"]], dtype=np.int16).astype(np.float32) / np.float32(32768),
+                floats_of(np.cumsum(stored[row["name"]], dtype=np.int16)),
                 tuple((text, start, end) for text, start, end in row["words"]),
                 tuple((at, words) for at, words in row["cuts"]),
             )

@@ -138,13 +138,8 @@ def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowS
 
 
 def _find_known_sizes(folder: Path) -> WindowSizes | None:
-    """Return the sizes for the model in *folder*, if known. Only the ends of a file of a known size are read."""
-    weights = folder / "model.bin"
-    size = weights.stat().st_size
-    if size not in {known for known, _ in KNOWN_SIZES.values()}:
-        return None
-    _, sizes = KNOWN_SIZES.get(hashlib.sha256(_ends_of(weights)).hexdigest(), (0, None))
-    return sizes
+    """Return the sizes for the model in *folder*, if known."""
+    return KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
 
 
 def _ends_of(weights: Path) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.audio import LONGEST_JOB, RATE
-from pipeline.recognition.engines.whisper.prompts import window_for
+from pipeline.recognition.engines.whisper.prompts import WINDOWS_S, window_for
 
 JOBS_S = (4, 9, 14, 19, 28)
 """The lengths of jobs that a file may be cut into. Each fills one of WINDOWS_S except for its padding."""
@@ -32,14 +32,14 @@ class WindowSizes:
         return window_for(samples, self.final_s if final else self.partial_s)
 
 
-FULL = WindowSizes(30, 30, 28)
+FULL = WindowSizes(WINDOWS_S[-1], WINDOWS_S[-1], JOBS_S[-1])
 
-KNOWN_SIZES: Mapping[str, tuple[int, WindowSizes]] = {
+KNOWN_SIZES: Mapping[str, WindowSizes] = {
     # tiny.en
-    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": (75_537_502, WindowSizes(7, 15, 19)),
+    "2b3bddd7473a3cbd7cdf52203a6162195a8a9cfb0c0259dd0a98a117bb30cde7": WindowSizes(7, 15, 19),
     # base
-    "a6571c2e2a0525f32feb426f8e8f4eedf063b7aef2141d4635d12ba4a87c2a96": (145_217_532, WindowSizes(7, 15, 28)),
+    "a6571c2e2a0525f32feb426f8e8f4eedf063b7aef2141d4635d12ba4a87c2a96": WindowSizes(7, 15, 28),
     # the test model
-    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": (5_421_057, WindowSizes(5, 5, 4)),
+    "3c347cc50f6e39b0177c7f861eb72e8e82452feb3dd5698dfa1cb45170cb6f1d": WindowSizes(5, 5, 4),
 }
-"""The size of model.bin in bytes and what suits the model, by the SHA-256 of its first and last MiB."""
+"""What suits a model, by the SHA-256 of the first and last MiB of its weights."""
