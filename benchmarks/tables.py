@@ -178,8 +178,8 @@ TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], str]] = {
          "{CPU s a second:.3f}"),
         speakers, "speakers"),
     "crowd": (
-        "sessions | nodes | server | cores a session | words late, 50/95 %",
-        "{sessions} | {nodes} | {server} | {cores_a_session:.4f} | {late_s}",
+        "sessions | nodes | server | cores a session | words late, 50/95 % | kB a session",
+        "{sessions} | {nodes} | {server} | {cores_a_session:.4f} | {late_s} | {kb_a_session}",
         lambda: results()["crowd"]["sessions"], "crowd"),
     "readers": (
         "readers | late, 50/95 % | cores | CPU us an event and reader",
