@@ -50,7 +50,7 @@ def _repeated_counts(committed: Sequence[Word], words: Sequence[Word]) -> list[i
         before, row, form = row, [0], plain(old.text)
         for at, new in enumerate(words):
             same = form == forms[at] and are_same(old, new, JUMP)
-            row.append(before[at] + 1 if same else max(row[-1], before[at + 1]))
+            row.append(max(row[-1], before[at + 1], before[at] + same))
     return row
 
 
