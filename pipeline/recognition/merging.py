@@ -26,13 +26,15 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     *committed*: the last final words.
     *end*: the position before which no word becomes final any more.
 
-    Each place between two of *words* gets a point for each word of *committed* before it, in order. It loses two points
-    for each second between it and *end*, unless the last two final words come right before it. New words begin at the
-    place with the most points. A word counts as no longer than it can take, unless people pause in it: a model
+    Each place between two of *words* gets a point for each word of *committed* before it, in order; those that end
+    before the first of *words* are not in its audio, and would count the next "no" of many as one of them. It loses two
+    points for each second between it and *end*, unless the last two final words come right before it. New words begin
+    at the place with the most points. A word counts as no longer than it can take, unless people pause in it: a model
     stretches words over the silence and words after them.
     """
     ends = [word.end if may_pause(word.text) else min(word.end, word.start + longest_time(word.text)) for word in words]
-    repeated = _repeated_counts(committed[-TAIL:], words)
+    heard = [word for word in committed[-TAIL:] if words and word.end > words[0].start]
+    repeated = _repeated_counts(heard, words)
 
     def score(place: int) -> float:
         late = ends[place - 1] - end if place and not ends_with(committed, words[:place]) else 0

@@ -42,6 +42,7 @@ from tests.pipeline.scripted_streams import (
 @settings(max_examples=60)
 @given(words=speeches(), delays=ANY_DELAYS)
 @example(words=talk(120), delays=[400])
+@example(words=timed_words(*(("so", 0.6 * n, 0.6 * n + 0.3) for n in range(30))), delays=[10])
 def test_a_perfect_listener_loses_and_repeats_nothing_however_slow(words, delays):
     speech = voice(words, words[-1].end + position(0.3))
     run = stream(speech, perfect(words), delays=delays)
