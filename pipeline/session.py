@@ -131,7 +131,8 @@ class Session:
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
         # What the detector has: the windows, their probabilities to come, and the command behind them.
         self._detecting: tuple[Windows, Awaitable[list[float]], _Command | None] | None = None
-        self._answers: deque[_Answer] = deque()  # that the core does not have yet
+        self._asked = 0  # requests and checks whose answers the core does not have yet
+        self._answers: deque[_Answer] = deque()  # of these, those that have come
         self._unread: deque[TimedEvent] = deque()
         self._loop = asyncio.get_running_loop()
         self._clock = EventClock(time.time() - self._loop.time())
@@ -232,6 +233,7 @@ class Session:
                     while self._detected and await self._may_take_in():
                         self._take_in(tasks)
                     if self._answers:
+                        self._asked -= 1
                         self._answers.popleft()()
                         self._advance(tasks)
                     elif self._backlog:
@@ -317,8 +319,10 @@ class Session:
             self._core.finish(self._received)
         elif not isinstance(item, _Command):
             windows, speech = item
-            steady = self._core.steady - self._core.position
-            count = max(1, min(steady, self._core.room, position(-self._ahead_s)) // WINDOW)
+            most = min(self._core.steady - self._core.position, self._core.room)
+            if self._asked:  # the first window that comes too early may have to wait for the answer
+                most = min(most, position(-self._ahead_s))
+            count = max(1, most // WINDOW)
             if count < len(windows):
                 self._detected.appendleft((windows[count:], speech[count:]))
             self._core.receive_audio(windows[:count], speech[:count])
@@ -343,9 +347,11 @@ class Session:
             self._unread.extend(self._clock.stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
+            self._asked += 1
             tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
+            self._asked += 1
             tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
         self._changes.notify()
 

@@ -280,7 +280,6 @@ class StreamCore:
         if turn is None:
             return None
         options, now, last = self._options, self.position, self._in_flight or self._answered
-        requested = last.end if last else 0
         tail = min(end_of_frame(turn.voiced + options.pause), turn.ended or now)
         limit = end_of_frame(self._segment_start + options.longest)
         if tail > limit:
@@ -288,10 +287,8 @@ class StreamCore:
             return None if self._in_flight == cut else cut
         if not turn.open or now - turn.voiced >= options.pause:
             return None if last and last.has_all_of(turn) else WindowRequest(Aim.FINAL, tail, turn.voiced)
-        due = last.end + self._step if last else turn.start + options.step
-        if now >= due and turn.voiced > requested:
-            return WindowRequest(Aim.PARTIAL, now, turn.voiced)
-        return None
+        due, requested = (last.end + self._step, last.end) if last else (turn.start + options.step, 0)
+        return WindowRequest(Aim.PARTIAL, now, turn.voiced) if now >= due and turn.voiced > requested else None
 
     def _take_in_flight(self) -> WindowRequest:
         ask, self._in_flight = self._in_flight, None
