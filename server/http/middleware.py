@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.address_limits import PAUSE_S, AddressLimits, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.logs import bytes_in_line, log, log_request, path_for_log
+from server.logs import bytes_in_line, log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -163,7 +163,7 @@ class OuterMiddleware:
             "account": state.get("account"),
         }
         if self.address_limits.may_log(scope, LINE_BYTES + bytes_in_line(fields["path"]) + len(fields["request_id"])):
-            log_request(level, fields)
+            log.log(level, "request", extra=fields)
 
 
 class _Exchange:

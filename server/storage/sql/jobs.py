@@ -8,7 +8,7 @@ when a lease ends. Instants are milliseconds since 1970 UTC.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack
@@ -26,14 +26,12 @@ from server.storage.sql.database import (
     SqlStore,
     Transaction,
     lookup_method,
-    marks,
     read_method,
     wait_for_due,
     write_method,
 )
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
 from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
-from server.storage.sql.shared_reads import SharedReads
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
@@ -44,10 +42,10 @@ def _get(tx: Transaction, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def _cancel_requests(tx: Transaction, job_ids: Collection[str]) -> dict[str, bool]:
-    """Whether each job is to be canceled. Jobs that do not exist are left out."""
-    rows = tx.all(f"SELECT id, cancel_requested_at FROM jobs WHERE id IN ({marks(job_ids)})", (*job_ids,))  # noqa: S608  marks only
-    return {row["id"]: row["cancel_requested_at"] is not None for row in rows}
+def _is_canceled(tx: Transaction, job_id: str) -> bool | None:
+    """Whether the job is to be canceled; None if there is none."""
+    row = tx.one("SELECT cancel_requested_at FROM jobs WHERE id = ?", (job_id,))
+    return None if row is None else row["cancel_requested_at"] is not None
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -96,7 +94,6 @@ class JobStore(SqlStore):
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns = KeyedTurns()  # of accounts that search
-        self._looks = SharedReads(self._cancel_requests)
 
     # --- acceptance ---
 
@@ -163,16 +160,12 @@ class JobStore(SqlStore):
     # --- reading ---
 
     get = lookup_method(_get)
-    _cancel_requests = read_method(_cancel_requests)
+    is_canceled = lookup_method(_is_canceled)
     artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
     list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
-
-    async def is_canceled(self, job_id: str) -> bool | None:
-        """Whether the job is to be canceled; None if there is none. Many jobs share a read, a moment later."""
-        return await self._looks.get(job_id)
 
     async def chunks(self, job_id: str) -> list[bytes]:
         """The stored chunks of the job, in order."""
