@@ -64,9 +64,7 @@ class ModelQueue(Protocol):
         newer: Callable[[], DecodeRequest | None] | None = None,
     ) -> RecognitionResult: ...
 
-    async def detect_language(
-        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency
-    ) -> Mapping[str, float]: ...
+    async def detect_language(self, samples: Samples, *, tenant: str, urgency: Urgency) -> Mapping[str, float]: ...
 
 
 class RoutedModels(Protocol):
@@ -327,9 +325,8 @@ class _Caller:
         if model is None or len(allowed) == 1:
             return {min(allowed): 1.0}
         urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
-        probabilities = await model.detect_language(
-            [floats_of(part_of(request, span).samples)], tenant=self.tenant, urgency=urgency
-        )
+        samples = floats_of(part_of(request, span).samples)
+        probabilities = await model.detect_language(samples, tenant=self.tenant, urgency=urgency)
         known = {code: probabilities.get(code, 0.0) for code in allowed}
         every = sum(known.values())
         return known if every < SPOKEN else {code: share / every for code, share in known.items()}

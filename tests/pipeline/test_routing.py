@@ -66,8 +66,8 @@ class FakeModel:
         self.asked.append((self.name, request.language))
         return RecognitionResult(self.spoken.words(request, request.language), request.language, 1.0, -0.1, 0.0)
 
-    async def detect_language(self, windows: Sequence[Samples], **_: object) -> Mapping[str, float]:
-        start, _, found = self.spoken.at(windows[0])
+    async def detect_language(self, samples: Samples, **_: object) -> Mapping[str, float]:
+        start, _, found = self.spoken.at(samples)
         self.asked.append((self.name, "?"))
         rest = (1 - self.probability) / 2
         return self.spoken.seems.get(start, {code: self.probability if code == found else rest for code in MANY})
