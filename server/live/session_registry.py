@@ -11,7 +11,7 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
-from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
+from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.speakers.state import SpeakerState
@@ -180,7 +180,7 @@ class SessionRegistry:
         assert job.order.live is not None
         if job.order.live.encoding != CONTAINER:
             return None
-        share = LIVE_SHARE if job.environment == "production" else REHEARSAL_SHARE
+        share = LIVE_SHARE if job.environment == "production" else SANDBOX_SHARE
         try:
             return await self._parts.isolation.memory.claim_soon(share=share, wait_s=MEMORY_WAIT_S)
         except DecodersBusy as error:
