@@ -148,7 +148,7 @@ class OuterMiddleware:
     def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
         state = scope["state"]
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-        self.metrics.count_request(method, state.get("route", "unknown"), exchange.status)
+        self.metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
         if exchange.status == TOO_MANY:
             self.metrics.refused.labels(state.get("code", "unknown")).inc()
         level = logging.DEBUG if state.get("unlogged") and exchange.status < BAD else logging.INFO
