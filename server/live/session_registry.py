@@ -243,6 +243,13 @@ class SessionRegistry:
             if self._lives.get(live.job.id) is live:
                 del self._lives[live.job.id]
 
+    async def stop_canceled(self) -> None:
+        """Let the sessions whose jobs were canceled or deleted stop soon."""
+        if self._lives:
+            for job_id in await self._parts.storage.jobs.list_canceled([*self._lives]):
+                if (live := self._lives.get(job_id)) is not None:
+                    live.renew_soon()
+
     async def finish_stale(self) -> None:
         """Finish jobs whose process died and whose writer did not come back, with the words so far."""
         for job in await self._parts.storage.jobs.list_stale_live(limit=STALE_AT_ONCE):

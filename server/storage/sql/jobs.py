@@ -8,7 +8,7 @@ when a lease ends. Instants are milliseconds since 1970 UTC.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Unpack
@@ -26,6 +26,7 @@ from server.storage.sql.database import (
     SqlStore,
     Transaction,
     lookup_method,
+    marks,
     read_method,
     wait_for_due,
     write_method,
@@ -42,10 +43,11 @@ def _get(tx: Transaction, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def _is_canceled(tx: Transaction, job_id: str) -> bool | None:
-    """Whether the job is to be canceled; None if there is none."""
-    row = tx.one("SELECT cancel_requested_at FROM jobs WHERE id = ?", (job_id,))
-    return None if row is None else row["cancel_requested_at"] is not None
+def _list_canceled(tx: Transaction, job_ids: Collection[str]) -> list[str]:
+    """Those of *job_ids* that are to be canceled or were deleted."""
+    rows = tx.all(f"SELECT id FROM jobs WHERE id IN ({marks(job_ids)}) AND cancel_requested_at IS NULL", (*job_ids,))  # noqa: S608  marks only
+    going_on = {row["id"] for row in rows}
+    return [job_id for job_id in job_ids if job_id not in going_on]
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -160,7 +162,7 @@ class JobStore(SqlStore):
     # --- reading ---
 
     get = lookup_method(_get)
-    is_canceled = lookup_method(_is_canceled)
+    list_canceled = read_method(_list_canceled)
     artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
