@@ -44,7 +44,7 @@ SHORTEST = position(MIN_SPEECH_S)
 """An utterance with less speech than this belongs to its neighbour."""
 
 SPOKEN = 0.1
-"""If all allowed languages together are less probable than this, somebody speaks another one.
+"""Below this probability of all allowed languages together, the speech is taken to be in none of them.
 
 base gave Spanish and French together as much in 73 of 74 clips in them, and in 1 of 187 in five other languages."""
 

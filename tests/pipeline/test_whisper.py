@@ -15,15 +15,13 @@ from benchmarks.scoring import matches, spoken_words, word_errors
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.hints import Hints
 from pipeline.words import Word, join_words
-from tests.pipeline.sounds import CLIPS, SPEECH, read
+from tests.pipeline.sounds import CLIPS, SPEECH, jobs_of, read
 
 bootstrap.prepare()
 from pipeline.recognition.engines.whisper.engine import WhisperEngine  # noqa: E402  after prepare(), as in load.py
@@ -49,8 +47,7 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
-            for item in speech_jobs([read(SPEECH / clip["file"])], detector.stream(), options)
-            if isinstance(item, DecodeJob)
+            for item in jobs_of(read(SPEECH / clip["file"]), detector, options)
         ]
         for clip in KNOWN
     }

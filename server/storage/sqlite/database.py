@@ -193,14 +193,14 @@ class SqliteDatabase:
             stack.pop_all()
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
-        writing = self._put(function)
+        writing = self._queue_write(function)
         self._urgent.set()
         return await writing
 
     async def write_together(self, function: Callable[[SqliteTransaction], T]) -> T:
-        return await self._put(function)
+        return await self._queue_write(function)
 
-    def _put(self, function: Callable[[SqliteTransaction], T]) -> "asyncio.Future[T]":
+    def _queue_write(self, function: Callable[[SqliteTransaction], T]) -> "asyncio.Future[T]":
         if self._closing:
             raise StorageError("the database is closed")
         write = _Write(function)
@@ -227,12 +227,12 @@ class SqliteDatabase:
 
         Writes wait for some milliseconds. Raises StorageBusy, StorageError.
         """
-        if not await self._do(self._scrubber.truncate_log):
+        if not await self._run_chore(self._scrubber.truncate_log):
             return False
         found = await asyncio.to_thread(self._scrubber.find_used_gaps)
-        return not found or await self._do(partial(self._scrubber.overwrite_gaps, found))
+        return not found or await self._run_chore(partial(self._scrubber.overwrite_gaps, found))
 
-    async def _do(self, function: Callable[[], bool]) -> bool:
+    async def _run_chore(self, function: Callable[[], bool]) -> bool:
         if self._closing:
             raise StorageError("the database is closed")
         chore = _Chore(function)
@@ -252,9 +252,9 @@ class SqliteDatabase:
         self._closing = True
         self._queue.put(None)
         self._urgent.set()
-        await asyncio.to_thread(self._join)
+        await asyncio.to_thread(self._join_threads)
 
-    def _join(self) -> None:
+    def _join_threads(self) -> None:
         self._writer.join()
         self._readers.shutdown()
         for connection in (*self._reading, self._lookups, self._writing):
@@ -322,7 +322,7 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             for write in batch:
                 write.fail(error)
-            self._settle(batch)
+            self._settle_writes(batch)
             return
         try:
             for write in batch:
@@ -333,9 +333,9 @@ class SqliteDatabase:
                 self._roll_back()
             self._retry_alone(batch, error)
             return
-        self._settle(batch)
+        self._settle_writes(batch)
 
-    def _settle(self, batch: Sequence[_Write[Any]]) -> None:
+    def _settle_writes(self, batch: Sequence[_Write[Any]]) -> None:
         """Wake the callers of *batch* and the watches of what it announced."""
         settled = [(write.future.get_loop(), write.settle) for write in batch]
         call_all([*settled, *self._watches.wakes(*(write.announced for write in batch))])
@@ -348,7 +348,7 @@ class SqliteDatabase:
         """Commit each write alone: perhaps only the largest of them did not fit on the disk."""
         if len(batch) == 1:
             batch[0].fail(error)
-            self._settle(batch)
+            self._settle_writes(batch)
         else:
             for write in batch:
                 self._commit([write])
