@@ -193,18 +193,18 @@ class SqliteDatabase:
             stack.pop_all()
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
-        write = self._add(function)
+        write = self._add_write(function)
         self._hand_over()
         return await write.future
 
     async def write_together(self, function: Callable[[SqliteTransaction], T]) -> T:
-        write = self._add(function)
+        write = self._add_write(function)
         loop = write.future.get_loop()
         if write is self._waiting[0] or self._waiting[-2].future.get_loop() is not loop:
             loop.call_later(max(0.0, self._began + BEAT_S - time.monotonic()), self._hand_over)
         return await write.future
 
-    def _add(self, function: Callable[[SqliteTransaction], T]) -> _Write[T]:
+    def _add_write(self, function: Callable[[SqliteTransaction], T]) -> _Write[T]:
         if self._closing:
             raise StorageError("the database is closed")
         self._waiting.append(write := _Write(function))
@@ -236,12 +236,12 @@ class SqliteDatabase:
 
         Writes wait for some milliseconds. Raises StorageBusy, StorageError.
         """
-        if not await self._do(self._scrubber.truncate_log):
+        if not await self._run_chore(self._scrubber.truncate_log):
             return False
         found = await asyncio.to_thread(self._scrubber.find_used_gaps)
-        return not found or await self._do(partial(self._scrubber.overwrite_gaps, found))
+        return not found or await self._run_chore(partial(self._scrubber.overwrite_gaps, found))
 
-    async def _do(self, function: Callable[[], bool]) -> bool:
+    async def _run_chore(self, function: Callable[[], bool]) -> bool:
         if self._closing:
             raise StorageError("the database is closed")
         chore = _Chore(function)
@@ -260,9 +260,9 @@ class SqliteDatabase:
         self._closing = True
         self._hand_over()
         self._queue.put(None)
-        await asyncio.to_thread(self._join)
+        await asyncio.to_thread(self._join_threads)
 
-    def _join(self) -> None:
+    def _join_threads(self) -> None:
         self._writer.join()
         self._readers.shutdown()
         for connection in (*self._reading, self._lookups, self._writing):
@@ -328,7 +328,7 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             for write in batch:
                 write.fail(error)
-            self._settle(batch)
+            self._settle_writes(batch)
             return
         try:
             for write in batch:
@@ -339,9 +339,9 @@ class SqliteDatabase:
                 self._roll_back()
             self._retry_alone(batch, error)
             return
-        self._settle(batch)
+        self._settle_writes(batch)
 
-    def _settle(self, batch: Sequence[_Write[Any]]) -> None:
+    def _settle_writes(self, batch: Sequence[_Write[Any]]) -> None:
         """Wake the callers of *batch* and the watches of what it announced."""
         settled = [(write.future.get_loop(), write.settle) for write in batch]
         call_all([*settled, *self._watches.wakes(*(write.announced for write in batch))])
@@ -354,7 +354,7 @@ class SqliteDatabase:
         """Commit each write alone: perhaps only the largest of them did not fit on the disk."""
         if len(batch) == 1:
             batch[0].fail(error)
-            self._settle(batch)
+            self._settle_writes(batch)
         else:
             for write in batch:
                 self._commit([write])
