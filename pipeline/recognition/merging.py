@@ -28,16 +28,19 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
 
     Each place between two of *words* gets a point for each word of *committed* before it, in order; those that end
     before the first of *words* are not in its audio, and would count the next "no" of many as one of them. It loses two
-    points for each second between it and *end*, unless the last two final words come right before it. New words begin
-    at the place with the most points. A word counts as no longer than it can take, unless people pause in it: a model
-    stretches words over the silence and words after them.
+    points for each second between it and *end*, unless the last two final words come right before it: the last one may
+    have been stretched over words that were not heard yet. New words begin at the first place with the most points. A
+    word counts as no longer than it can take, unless people pause in it: a model stretches words over the silence and
+    words after them.
     """
     ends = [word.end if may_pause(word.text) else min(word.end, word.start + longest_time(word.text)) for word in words]
     heard = [word for word in committed[-TAIL:] if words and word.end > words[0].start]
     repeated = _repeated_counts(heard, words)
 
     def score(place: int) -> float:
-        late = ends[place - 1] - end if place and not ends_with(committed, words[:place]) else 0
+        if place and ends_with(committed, words[:place]):
+            return repeated[place]
+        late = ends[place - 1] - end if place else 0
         early = end - words[place].start if place < len(words) else 0
         return repeated[place] - 2 * max(0, late, early) / RATE
 
