@@ -102,7 +102,7 @@ def test_rounds_that_got_no_time_were_not_said():
 
 @pytest.mark.parametrize("after", [(), (("greeting.", 10.9, 11.9),)])
 def test_an_answer_ends_before_words_that_got_no_time(after):
-    ahead = [(text, 10.7, 10.7) for text in "Press 5 to change your password".split()]
+    ahead = [(text, 10.7, 10.7) for text in ["Press", "5", "to", "change", "your", "password"]]
     words = timed_words(("your", 10.0, 10.3), ("temporary", 10.3, 10.7), *ahead, *after)
     assert join_words(before_timeless(words)) == "your temporary"
     assert before_timeless(words[:4]) == words[:4], "two in a row may be said in the same moment"
