@@ -156,10 +156,7 @@ def _fishes(language: str, scratch: Path) -> Iterator[tuple[str, Path, str]]:
     sounds = unpack(f"fillets-ng-data-{language}", scratch) / "usr/share/games/fillets-ng/sound"
     for dialogs in sorted(scripts.glob(f"*/dialogs_{language}.lua")):
         level = dialogs.parent.name
-        said = re.findall(
-            r'dialogId\("([^"]+)".*?\)\s*dialogStr\("((?:[^"\\]|\\.)*)"\)', dialogs.read_text(), re.DOTALL
-        )
-        for name, text in said:
+        for name, text in SAID.findall(dialogs.read_text()):
             sound = sounds / level / language / f"{name}.ogg"
             if re.search(r"-[mv]-", name) and sound.is_file():  # the small fish and the big one
                 yield f"{level}-{name}", sound, text.replace('\\"', '"')

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-SAMPLES = 2000
-LEVELS = (2.5, 97.5)
+SAMPLES, LEVELS = 2000, (2.5, 97.5)
 
 
-def interval(errors: Sequence[int], words: Sequence[int]) -> tuple[float, float] | None:
+def interval(errors: ArrayLike, words: Sequence[int]) -> tuple[float, float] | None:
     """Return the interval of the share of wrong words; clip i has errors[i] of words[i]. None for fewer than two clips.
 
     A clip is drawn whole, because the words of one voice and sentence go wrong together.
     """
-    return _interval(np.asarray(errors), words)
+    if len(words) < 2:
+        return None
+    several = drawn(len(words))
+    return bounds(np.asarray(errors)[several].sum(axis=1) / np.maximum(1, np.asarray(words)[several].sum(axis=1)))
 
 
 def difference(ours: Sequence[int], theirs: Sequence[int], words: Sequence[int]) -> tuple[float, float] | None:
@@ -22,13 +24,15 @@ def difference(ours: Sequence[int], theirs: Sequence[int], words: Sequence[int])
 
     An interval that contains 0 says that these clips cannot tell the two apart.
     """
-    return _interval(np.subtract(ours, theirs), words)
+    return interval(np.subtract(ours, theirs), words)
 
 
-def _interval(errors: ArrayLike, words: Sequence[int]) -> tuple[float, float] | None:
-    if len(words) < 2:
-        return None
-    drawn = np.random.default_rng(1).integers(len(words), size=(SAMPLES, len(words)))
-    shares = np.asarray(errors)[drawn].sum(axis=1) / np.maximum(1, np.asarray(words)[drawn].sum(axis=1))
-    low, high = np.percentile(shares, LEVELS)
+def drawn(clips: int) -> NDArray[np.int64]:
+    """Return which clips each sample has: SAMPLES rows of as many numbers as there are *clips*."""
+    return np.random.default_rng(1).integers(clips, size=(SAMPLES, clips))
+
+
+def bounds(figures: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the interval of a figure that each sample has."""
+    low, high = np.percentile(figures, LEVELS)
     return round(float(low), 4), round(float(high), 4)

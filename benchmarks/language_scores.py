@@ -8,11 +8,12 @@ from typing import Any
 from unicodedata import combining, normalize
 
 import numpy as np
-from jiwer import process_characters, process_words
+from jiwer import process_words
+from numpy.typing import NDArray
 from text_to_num import alpha2digit
 
-from benchmarks.corpora import Clip
-from benchmarks.intervals import difference, interval
+from benchmarks.corpora import Clip, clips_of
+from benchmarks.intervals import bounds, difference, drawn, interval
 from benchmarks.measure import spread
 from benchmarks.scoring import spoken_words
 from pipeline.audio import RATE, Samples
@@ -78,12 +79,6 @@ def errors_of_clips(recording: Recording, text: str) -> list[tuple[int, int]]:
     return [(errors, len(words)) for errors, words in zip(wrong, said, strict=True)]
 
 
-def characters_wrong(recording: Recording, text: str) -> tuple[int, int]:
-    said = " ".join(word for _, _, clip in recording.clips for word in _words(clip.text, recording.language))
-    found = process_characters(said, " ".join(_words(text, recording.language)) or "-")
-    return found.substitutions + found.deletions + found.insertions, len(said)
-
-
 def languages_of(recording: Recording, heard: Heard) -> list[str | None]:
     """Return the language of most words of each clip; None without words."""
     found = []
@@ -112,12 +107,10 @@ def figures(recordings: Sequence[Recording], heard: Sequence[Heard], *, finds: b
     pairs = list(zip(recordings, heard, strict=True))
     each = [pair for recording, one in pairs for pair in errors_of_clips(recording, one.text)]
     wrong, said = [errors for errors, _ in each], [words for _, words in each]
-    characters = np.sum([characters_wrong(recording, one.text) for recording, one in pairs], axis=0)
     seconds = sum(len(recording.samples) for recording in recordings) / RATE
     row: dict[str, Any] = {
         "clips": len(each), "seconds": round(seconds), "words": sum(said), "errors": sum(wrong),
         "wer": round(sum(wrong) / sum(said), 4), "interval": interval(wrong, said),
-        "cer": round(float(characters[0] / characters[1]), 4),
         "cpu_per_s": round(sum(one.cpu_s for one in heard) / seconds, 3),
         "each": each,
     }  # fmt: skip
@@ -145,17 +138,35 @@ def compare(row: dict[str, Any], with_row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def chrf(pairs: Sequence[tuple[str, str]]) -> float:
-    """Return the chrF (Popović 2015: characters of 1 to 6, beta 2, without spaces) of references and hypotheses."""
-    shares = []
+def grams(reference: str, hypothesis: str) -> list[tuple[int, int, int]]:
+    """Return how many strings of 1 to 6 characters, without spaces, the reference has, the hypothesis, and both."""
+    found = []
     for length in range(1, 7):
-        said, heard, both = 0, 0, 0
-        for reference, hypothesis in pairs:
-            ours, theirs = (
-                Counter(text[at : at + length] for at in range(len(text) - length + 1))
-                for text in ("".join(reference.split()), "".join(hypothesis.split()))
-            )
-            said, heard, both = said + ours.total(), heard + theirs.total(), both + (ours & theirs).total()
-        precision, recall = both / max(1, heard), both / max(1, said)
-        shares.append(5 * precision * recall / (4 * precision + recall) if both else 0.0)
-    return 100 * sum(shares) / len(shares)
+        said, heard = (
+            Counter(text[at : at + length] for at in range(len(text) - length + 1))
+            for text in ("".join(reference.split()), "".join(hypothesis.split()))
+        )
+        found.append((said.total(), heard.total(), (said & heard).total()))
+    return found
+
+
+def chrf(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the chrF (Popović 2015, beta 2) of grams(), whose last two dimensions *counts* has."""
+    said, heard, both = np.moveaxis(counts, -1, 0)
+    precision, recall = both / np.maximum(1, heard), both / np.maximum(1, said)
+    scores: NDArray[np.float64] = 100 * np.mean(5 * precision * recall / np.maximum(1e-9, 4 * precision + recall), -1)
+    return scores
+
+
+def chrf_row(recordings: Sequence[Recording], heard: Sequence[Heard], theirs: Sequence[Heard]) -> dict[str, Any]:
+    """Return the chrF beside the English prompts of the same names, and how much more it is than that of *theirs*."""
+    english = {clip.path.stem: clip.text for clip in clips_of("en")}
+    said = [" ".join(english[clip.path.stem] for _, _, clip in recording.clips) for recording in recordings]
+    ours, other = (np.array([grams(*pair) for pair in zip(said, (one.text for one in way), strict=True)])
+                   for way in (heard, theirs))  # fmt: skip
+    several = drawn(len(said))
+    return {
+        "recordings": len(said), "chrf": round(float(chrf(ours.sum(axis=0))), 1),
+        "cpu_s": round(sum(one.cpu_s for one in heard), 1),
+        "more_interval": bounds(chrf(ours[several].sum(axis=1)) - chrf(other[several].sum(axis=1))),
+    }  # fmt: skip

@@ -9,8 +9,7 @@ The recordings are those of benchmarks/corpora.py, which scripts/corpora fetches
 alone. Each clip comes alone, all clips of a language on one track with pauses, and eight utterances of four languages
 on a track. Ours hears with the models that a server without settings takes: as files and live, nothing set ("found"),
 and as files with the language told. transcribe() has base (--peer), beam 5 and the language told. Live words run on a
-clock that counts CPU time alone. Translations are scored by chrF beside the
-English prompts of the same names. Calls of the models are remembered (memo.py), with their CPU seconds.
+clock of CPU time alone. Translations are scored by chrF beside the English prompts of the same names.
 """
 
 import argparse
@@ -19,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from benchmarks.language_scores import (
     SHORTEST_FOUND_S,
     Heard,
     Recording,
-    chrf,
+    chrf_row,
     compare,
     errors_of_clips,
     figures,
@@ -182,26 +182,13 @@ def on_one_track(name: str, clips: Sequence[Clip], seed: int) -> Recording:
 
 def mixed_tracks(clips: dict[str, list[Clip]], count: int) -> list[Recording]:
     """Return tracks of eight utterances of four languages."""
-    long = {
-        code: [clip for clip in own if soundfile.info(clip.path).duration >= SHORTEST_FOUND_S]
+    if not set(MIXED) <= set(clips):
+        return []
+    said = {
+        code: cycle([clip for clip in own if soundfile.info(clip.path).duration >= SHORTEST_FOUND_S])
         for code, own in clips.items()
     }
-    if not set(MIXED) <= set(long):
-        return []
-    tracks = []
-    for number in range(count):
-        places = [(code, number * MIXED.count(code) + MIXED[:at].count(code)) for at, code in enumerate(MIXED)]
-        tracks.append(
-            on_one_track(f"mixed {number}", [long[code][at % len(long[code])] for code, at in places], number)
-        )
-    return tracks
-
-
-def translation_score(recordings: Sequence[Recording], heard: Sequence[Heard]) -> float:
-    """Return the chrF of English text beside the English prompts of the same names; 0 for a clip without one."""
-    english = {clip.path.stem: clip.text for clip in clips_of("en")}
-    said = (" ".join(english.get(clip.path.stem, "") for _, _, clip in recording.clips) for recording in recordings)
-    return round(chrf(list(zip(said, (one.text for one in heard), strict=True))), 1)
+    return [on_one_track(f"mixed {number}", [next(said[code]) for code in MIXED], number) for number in range(count)]
 
 
 def show(recordings: Sequence[Recording], heard: dict[str, list[Heard]]) -> None:
@@ -220,6 +207,7 @@ def main() -> None:
     parser.add_argument("--half", choices=("tuning", "judging", "all"), default="tuning")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["files", "live"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of recordings")
+    parser.add_argument("--tracks", type=int, default=1, help="how many the joined clips of a language make")
     parser.add_argument("--mixed", type=int, default=4, help="tracks of four languages, if en es fr ru are chosen")
     parser.add_argument("--models", default=AUTO, help="ours, as WHISPER_MODEL names them")
     parser.add_argument("--peer", default="base", help="the model of transcribe()")
@@ -235,7 +223,7 @@ def main() -> None:
         for code, own in clips.items()
         for kind, recordings in (
             ("clips", [on_one_track(clip.path.stem, [clip], 0) for clip in own]),
-            ("joined", [on_one_track("joined", own, 7)]),
+            ("joined", [on_one_track("joined", own[at :: given.tracks], 7) for at in range(given.tracks)]),
         )
         if kind in given.kinds
     }
@@ -255,7 +243,7 @@ def main() -> None:
         ways = [way for kind in given.ways for way in WAYS[kind] if group != "mixed" or way in (FOUND, LIVE)]
         heard = {way: list(systems[way](recordings)) for way in ways}
         rows = {
-            way: {"chrf": translation_score(recordings, answers), "cpu_s": round(sum(one.cpu_s for one in answers), 1)}
+            way: chrf_row(recordings, answers, heard[TRANSLATED_BY_THEM])
             if way in WAYS["translated"]
             else figures(recordings, answers, finds=way in (FOUND, LIVE))
             for way, answers in heard.items()

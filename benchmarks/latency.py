@@ -33,7 +33,7 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, WordsCommitted
 from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.speech import SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.found import EngineSettings
@@ -91,7 +91,8 @@ class Bench:
     def offline(self, samples: Samples, language: str | None = None) -> tuple[Word, ...]:
         """Return what the engine recognises in a whole recording, packed as files are."""
         words: tuple[Word, ...] = ()
-        for item in speech_jobs([samples], self._voice.stream(), packing_options(self._engine.longest_job)):
+        packer = SpeechPacker(self._voice.stream(), packing_options(self._engine.longest_job))
+        for item in (*packer.pack(samples), *packer.flush()):
             if isinstance(item, DecodeJob):
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)
                 [heard] = self._engine.recognise([request])

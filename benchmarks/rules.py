@@ -27,7 +27,7 @@ from benchmarks.scoring import spoken_words
 from pipeline.audio import RATE, Samples, floats_of
 from pipeline.batch import packing_options
 from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.speech import SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines import bootstrap, models
@@ -175,8 +175,9 @@ class Bench:
                     options = packing_options(engine.longest_job)
                     if "lead" in rule:
                         options = replace(options, lead=rule["lead"])
-                    jobs = speech_jobs([track.samples], self._voice.stream(), options)
-                    self._jobs[key] = [job for job in jobs if isinstance(job, DecodeJob)]
+                    packer = SpeechPacker(self._voice.stream(), options)
+                    found = (*packer.pack(track.samples), *packer.flush())
+                    self._jobs[key] = [job for job in found if isinstance(job, DecodeJob)]
                 heard: list[str] = []
                 for job in self._jobs[key]:
                     request = DecodeRequest(samples=job.samples, start=job.start, language=code, voiced=job.voiced)

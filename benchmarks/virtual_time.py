@@ -39,7 +39,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
         self._jump = _Jump()
         self._cpu_s = cpu_s
-        self.worked_s = 0.0
         super().__init__(self._jump)
 
     def time(self) -> float:
@@ -56,9 +55,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         except Exception as error:  # noqa: BLE001  whatever it was, it belongs to the one who waits
             self.call_soon(_settle, future, future.set_exception, error)
             return future
-        took_s = self._cpu_s() - began_s
-        self.worked_s += took_s
-        self.call_later(took_s, _settle, future, settle, outcome)
+        self.call_later(self._cpu_s() - began_s, _settle, future, settle, outcome)
         return future
 
 

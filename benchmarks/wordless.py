@@ -23,7 +23,7 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
 from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.speech import SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.found import EngineSettings
@@ -108,7 +108,8 @@ def main() -> None:
 
 def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
     """Yield the words of the speech that the voice detector finds, in each language. As files are packed."""
-    for item in speech_jobs([samples], voice.stream(), packing_options(engine.longest_job)):
+    packer = SpeechPacker(voice.stream(), packing_options(engine.longest_job))
+    for item in (*packer.pack(samples), *packer.flush()):
         if isinstance(item, DecodeJob):
             for language in told:
                 request = DecodeRequest(samples=item.samples, start=item.start, language=language, voiced=item.voiced)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from starlette.routing import Route, Router, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
 
 from estimator import Estimator
 from pipeline.batch import Batch
@@ -258,7 +258,9 @@ def build_routes(
     entry_points = [(operation.endpoint.method, operation.endpoint.path) for operation in operations]
     socket_paths = [route.path for route in sockets]
     entry_points += [("WS", path) for path in socket_paths]
-    return _route(_resources(operations, socket_paths, parts.access), sockets), tuple(entry_points)
+    routes = [Route(path, one) for path, one in _resources(operations, socket_paths, parts.access).items()]
+    router = Router([*routes, *sockets], redirect_slashes=False, default=not_found)
+    return router, tuple(entry_points)
 
 
 def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]:
@@ -291,20 +293,3 @@ def _resources(operations: list[Operation], socket_paths: list[str], access: Acc
 
     paths = dict.fromkeys([*(operation.endpoint.path for operation in operations), *socket_paths])
     return {path: resource(path) for path in paths}
-
-
-def _route(resources: Mapping[str, Resource], sockets: Sequence[WebSocketRoute]) -> ASGIApp:
-    """Make the app that passes a request on by its path.
-
-    Starlette's router tries one path after the other, some 50. So it gets only requests whose path has a parameter.
-    """
-    fixed = {path: resource for path, resource in resources.items() if "{" not in path}
-    routes = [Route(path, resource) for path, resource in resources.items() if path not in fixed]
-    router = Router([*routes, *sockets], redirect_slashes=False, default=not_found)
-
-    def pass_on(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        app = fixed.get(path, router) if scope["type"] == "http" else router
-        return app(scope, receive, send)
-
-    return pass_on

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
@@ -14,6 +15,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.live_voices import LiveVoices
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.packaged import PackagedFile
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.load import find_models
@@ -45,6 +47,8 @@ class ServedEngine:
 
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
 SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)}
@@ -266,23 +270,19 @@ def read_swear_words(path: Path | None) -> frozenset[str] | None:
 
 def load_speaker_models() -> SpeakerModels | None:
     """Load the models that label speakers, or return None if they are not installed."""
-    if not SEGMENTATION.installed:
-        return None
-    try:
-        return SpeakerModels()
-    except ModelUnavailable as unavailable:
-        log.warning("speakers cannot be told apart: %s", unavailable)
-        return None
+    return _load_if_installed(SEGMENTATION, SpeakerModels, "speakers cannot be told apart")
 
 
 def load_turn_ends() -> TurnEndDetector | None:
     """Load the model for the ends of turns, or return None if it is not installed."""
-    if not WEIGHTS.installed:
-        return None
+    return _load_if_installed(WEIGHTS, TurnEndDetector, "turns end by silence alone")
+
+
+def _load_if_installed(weights: PackagedFile, load: Callable[[], T], otherwise: str) -> T | None:
     try:
-        return TurnEndDetector()
+        return load() if weights.installed else None
     except ModelUnavailable as unavailable:
-        log.warning("turns end by silence alone: %s", unavailable)
+        log.warning("%s: %s", otherwise, unavailable)
         return None
 
 

@@ -3,13 +3,8 @@
 Spoken words, prompts, keys, tokens and signatures are never logged. URLs are logged without their query.
 """
 
-import asyncio
 import logging
 import re
-import sys
-import time
-from abc import abstractmethod
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
@@ -38,26 +33,15 @@ def configure(*, style: str, level: str) -> None:
     # As the documentation of logging advises: collecting what no line shows would double the cost of a line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001  the documented switch has no other name
-    logging.basicConfig(level=level.upper(), handlers=[_Lines(_Json() if style == "json" else _Text())], force=True)
+    lines = logging.StreamHandler()
+    lines.setFormatter(_Json() if style == "json" else _Text())
+    logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access", "websockets", "faster_whisper"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     for name in ("uvicorn.error", "python_multipart"):  # they warn of all data that is no HTTP, or no form
         logging.getLogger(name).setLevel(logging.ERROR)
     # It warns of each attempt of each connection; NotificationListener logs once that the database is away.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-
-
-def log_request(level: int, fields: Mapping[str, object]) -> None:
-    """Write the line of an answered request. The caller has checked that *level* is logged.
-
-    Most lines are of this kind, and a logging record would cost several times as much as the line. So a record is made
-    only if configure() was not called, or if there are other handlers.
-    """
-    handlers = logging.root.handlers
-    if len(handlers) == 1 and isinstance(lines := handlers[0], _Lines):
-        lines.write_line(level, "request", fields)
-    else:
-        log.log(level, "request", extra=fields)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -73,65 +57,13 @@ def _cause(record: logging.LogRecord) -> str | None:
     return str(error) if isinstance(error, StorageError) and isinstance(error, RequestError) else None
 
 
-class _Style(logging.Formatter):
-    """The format of a line."""
-
-    @abstractmethod
-    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
-        """A line with the time *at_s* (s since 1970 UTC) and those of *fields* that are not None."""
-
-
-class _Lines(logging.StreamHandler[Any]):
-    """Writes lines to standard error, in order.
-
-    The lines of all requests that are answered in one turn of the event loop are written together.
-    """
-
-    def __init__(self, style: _Style) -> None:
-        super().__init__(sys.stderr)
-        self.setFormatter(style)
-        self._style = style
-        self._waiting: list[str] = []
-
-    def write_line(self, level: int, message: str, fields: Mapping[str, object]) -> None:
-        """Write a line with the present time. Call it only in the event loop's thread."""
-        line = self._style.line(time.time(), logging.getLevelName(level), message, fields)
-        self.acquire()
-        try:
-            if not self._waiting:
-                asyncio.get_running_loop().call_soon(self.flush)
-            self._waiting.append(line)
-        finally:
-            self.release()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._write_waiting()
-        super().emit(record)
-
-    def flush(self) -> None:
-        self._write_waiting()
-        super().flush()
-
-    def _write_waiting(self) -> None:
-        self.acquire()
-        try:
-            if self._waiting:
-                self.stream.write(self.terminator.join([*self._waiting, ""]))
-                self._waiting.clear()
-        finally:
-            self.release()
-
-
-class _Text(_Style):
-    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
-        at = datetime.fromtimestamp(at_s, UTC).time().isoformat("milliseconds")
-        text = " ".join([message, *(f"{name}={_value(value)}" for name, value in fields.items() if value is not None)])
-        return printable(f"{at} {level.lower():7} {text}".rstrip())
-
+class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         cause = _cause(record)
-        text = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
-        line = self.line(record.created, record.levelname, text, _fields(record))
+        at = datetime.fromtimestamp(record.created, UTC).time().isoformat("milliseconds")
+        message = record.getMessage() if cause is None else f"{record.getMessage()}: {cause}"
+        text = " ".join([message, *(f"{name}={_value(value)}" for name, value in _fields(record).items())])
+        line = printable(f"{at} {record.levelname.lower():7} {text}".rstrip())
         if not record.exc_info or cause is not None:
             return line
         # Indented, so that no text inside an exception looks like a line of the log.
@@ -178,22 +110,18 @@ def _json_escape(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-class _Json(_Style):
-    def line(self, at_s: float, level: str, message: str, fields: Mapping[str, object]) -> str:
-        line: dict[str, object] = {
-            "at": datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds"),
-            "level": level.lower(),
-            "logger": log.name,
-            "message": message,
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
         }
-        line |= {name: value for name, value in fields.items() if value is not None}
+        if (cause := _cause(record)) is not None:
+            line["error"] = cause
+        elif record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
         text = orjson.dumps(line, default=str).decode()
         return text if text.isprintable() else "".join(map(_json_escape, text))
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {"logger": record.name, **_fields(record)}
-        if (cause := _cause(record)) is not None:
-            fields["error"] = cause
-        elif record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return self.line(record.created, record.levelname, record.getMessage(), fields)

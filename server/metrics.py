@@ -24,7 +24,6 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.models = ModelMetrics()
         self.registry.register(self.models)
-        self._requests_of: dict[tuple[str, str, int], Counter] = {}
         gauge, counter, histogram = self._gauge, self._counter, self._histogram
         self._node = gauge("node_info", "1: which node this is", "node", "roles", "version")
         self.requests = counter("requests", "HTTP requests answered", "method", "route", "status")
@@ -70,14 +69,6 @@ class Metrics:
     def name_node(self, name: str, roles: Collection[str]) -> None:
         """Show the name and the roles of this node on the metrics page."""
         self._node.labels(name, ",".join(sorted(roles)), __version__).set(1)
-
-    def count_request(self, method: str, route: str, status: int) -> None:
-        """Count an answer. Counters are cached, because looking one up costs more than counting."""
-        kind = (method, route, status)
-        counter = self._requests_of.get(kind)
-        if counter is None:
-            counter = self._requests_of[kind] = self.requests.labels(method, route, str(status))
-        counter.inc()
 
     async def watch_loop(self, stopping: asyncio.Event) -> None:
         """Measure the event loop's lag, by which every answer is late, until *stopping* is set."""

@@ -80,9 +80,11 @@ def chores_of(
             Chore("sweep", housekeeping.SWEEP_S, sweeper.sweep, is_ours=lambda: storage.leads),
         ]
     if session_registry is not None and "live" in config.roles:
-        chores.append(
-            Chore("finishing forgotten live sessions", session_registry.rules.stale_s, session_registry.finish_stale)
-        )
+        rules = session_registry.rules
+        chores += [
+            Chore("finishing forgotten live sessions", rules.stale_s, session_registry.finish_stale),
+            Chore("stopping canceled live sessions", rules.look_s, session_registry.stop_canceled),
+        ]
     return chores
 
 

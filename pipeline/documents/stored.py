@@ -4,17 +4,65 @@ The bytes are JSON with an array for each word. That takes a third of the space 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import astuple
-from typing import Any
+from typing import Annotated, Literal, TypeAlias
 
 import orjson
+from msgspec import DecodeError, Meta, Struct, structs
+from msgspec.json import Decoder
 
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, SpeakerTurn, Word
 
 VERSION = 1
 """The version of the shape below. Chunks of other versions are refused."""
+
+_Whole: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+class _Word(Struct, array_like=True):
+    """The fields of Word. The last ones are left out if the text stage has not changed the word."""
+
+    text: str
+    start: _Whole
+    end: _Whole
+    probability: float
+    spaced: bool
+    heard: str | None = None
+    redacted: bool = False
+    language: str | None = None
+
+
+class _Segment(Struct):
+    avg_logprob: float
+    no_speech_prob: float
+    words: Annotated[list[_Word], Meta(min_length=1)]
+    language_probability: float | None = None
+
+
+class _Turn(Struct, array_like=True):
+    speaker: str
+    start: _Whole
+    end: _Whole
+    channel: _Whole | None
+
+
+class _Chunk(Struct):
+    version: Literal[1]
+    index: _Whole
+    jobs_done: _Whole
+    start: _Whole
+    end: _Whole
+    language: str | None
+    language_probability: float | None
+    notes: tuple[str, ...]
+    segments: list[_Segment]
+    channel: _Whole | None = None
+    turns: list[_Turn] | None = None
+
+
+_decode = Decoder(_Chunk).decode
 
 
 class DamagedChunk(PipelineError):
@@ -26,6 +74,9 @@ def pack_chunk(chunk: Chunk) -> bytes:
 
     Raises ValueError if a probability is not finite, because JSON cannot hold it.
     """
+    if not all(number is None or math.isfinite(number) for number in _probabilities(chunk)):
+        raise ValueError("a probability that is not finite cannot be stored")
+    turns = None if chunk.turns is None else [astuple(turn) for turn in chunk.turns]
     return orjson.dumps(
         {
             "version": VERSION,
@@ -34,19 +85,14 @@ def pack_chunk(chunk: Chunk) -> bytes:
             "start": chunk.start,
             "end": chunk.end,
             "language": chunk.language,
-            "language_probability": _finite(chunk.language_probability),
+            "language_probability": chunk.language_probability,
             "notes": chunk.notes,
-            **({} if chunk.channel is None else {"channel": chunk.channel}),
-            **({} if chunk.turns is None else {"turns": [astuple(turn) for turn in chunk.turns]}),
+            **_known(channel=chunk.channel, turns=turns),
             "segments": [
                 {
-                    "avg_logprob": _finite(segment.avg_logprob),
-                    "no_speech_prob": _finite(segment.no_speech_prob),
-                    **(
-                        {}
-                        if segment.language_probability is None
-                        else {"language_probability": _finite(segment.language_probability)}
-                    ),
+                    "avg_logprob": segment.avg_logprob,
+                    "no_speech_prob": segment.no_speech_prob,
+                    **_known(language_probability=segment.language_probability),
                     "words": [_array(word) for word in segment.words],
                 }
                 for segment in chunk.segments
@@ -55,9 +101,19 @@ def pack_chunk(chunk: Chunk) -> bytes:
     )
 
 
+def _probabilities(chunk: Chunk) -> Iterator[float | None]:
+    yield chunk.language_probability
+    for segment in chunk.segments:
+        yield from (segment.avg_logprob, segment.no_speech_prob, segment.language_probability)
+        yield from (word.probability for word in segment.words)
+
+
+def _known(**members: object) -> dict[str, object]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def _array(word: Word) -> tuple[object, ...]:
-    """Return a word as an array. Its last members are left out if the text stage has not changed the word."""
-    usual = (word.text, word.start, word.end, _finite(word.probability), word.spaced)
+    usual = (word.text, word.start, word.end, word.probability, word.spaced)
     more = (word.heard, word.redacted, word.language)
     return usual if more == (None, False, None) else (*usual, *more)
 
@@ -65,89 +121,21 @@ def _array(word: Word) -> tuple[object, ...]:
 def unpack_chunk(data: bytes) -> Chunk:
     """Return the chunk that pack_chunk() made *data* of. Raises DamagedChunk for anything else."""
     try:
-        return _chunk(orjson.loads(data))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        stored = _decode(data)
+    except (DecodeError, ValueError) as error:
         raise DamagedChunk(f"{len(data)} bytes are no stored chunk: {error}") from error
-
-
-def _finite(number: float | None) -> float | None:
-    if number is not None and not math.isfinite(number):
-        raise ValueError(f"{number} cannot be stored")
-    return None if number is None else float(number)
-
-
-def _chunk(fields: dict[str, Any]) -> Chunk:
-    if fields["version"] != VERSION:
-        raise ValueError(f"not of version {VERSION}")
-    probability = fields["language_probability"]
-    channel = None if fields.get("channel") is None else _whole(fields["channel"])
-    return Chunk(
-        index=_whole(fields["index"]),
-        jobs_done=_whole(fields["jobs_done"]),
-        start=_whole(fields["start"]),
-        end=_whole(fields["end"]),
-        segments=tuple(_segment(segment, channel) for segment in _each(fields["segments"])),
-        language=None if fields["language"] is None else _text(fields["language"]),
-        language_probability=None if probability is None else _real(probability),
-        notes=tuple(_text(note) for note in _each(fields["notes"])),
-        channel=channel,
-        turns=tuple(_turn(*turn) for turn in _each(fields["turns"])) if "turns" in fields else None,
+    fields = structs.asdict(stored)
+    del fields["version"]
+    turns = stored.turns
+    fields["turns"] = None if turns is None else tuple(SpeakerTurn(*structs.astuple(turn)) for turn in turns)
+    fields["segments"] = tuple(
+        Segment(
+            tuple(Word(*structs.astuple(word)) for word in segment.words),
+            segment.avg_logprob,
+            segment.no_speech_prob,
+            stored.channel,
+            language_probability=segment.language_probability,
+        )
+        for segment in stored.segments
     )
-
-
-def _turn(speaker: object, start: object, end: object, channel: object) -> SpeakerTurn:
-    return SpeakerTurn(_text(speaker), _whole(start), _whole(end), None if channel is None else _whole(channel))
-
-
-def _segment(fields: dict[str, Any], channel: int | None) -> Segment:
-    words = tuple(_word(*word) for word in _each(fields["words"]))
-    if not words:
-        raise ValueError("a segment without words")
-    sure = fields.get("language_probability")
-    return Segment(
-        words,
-        _real(fields["avg_logprob"]),
-        _real(fields["no_speech_prob"]),
-        channel,
-        language_probability=None if sure is None else _real(sure),
-    )
-
-
-def _word(  # noqa: PLR0917  arrays have no names
-    text: object,
-    start: object,
-    end: object,
-    probability: object,
-    spaced: object,
-    heard: object = None,
-    redacted: object = False,  # noqa: FBT002  a row of a chunk, by position
-    language: object = None,
-) -> Word:
-    if not isinstance(spaced, bool) or not isinstance(redacted, bool):
-        raise TypeError("something else instead of a boolean")
-    original, code = (None if one is None else _text(one) for one in (heard, language))
-    return Word(_text(text), _whole(start), _whole(end), _real(probability), spaced, original, redacted, code)
-
-
-def _each(value: object) -> Iterable[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{type(value).__name__} instead of an array")
-    return value
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{type(value).__name__} instead of a whole number >= 0")
-    return value
-
-
-def _real(value: object) -> float:
-    if not isinstance(value, float):
-        raise TypeError(f"{type(value).__name__} instead of a number with a fraction")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} instead of text")
-    return value
+    return Chunk(**fields)

@@ -182,12 +182,12 @@ def _is_near(stated: int, unit: int) -> bool:
     return stated >= unit and min(stated % unit, -stated % unit) <= WAV_HEADER
 
 
-def length_or_none(stated_s: float) -> float | None:
+def length_or_none(stated_s: float | None) -> float | None:
     """Return the length that a header states, in seconds, or None if no recording can have it.
 
     A header may contain any number. A negative length would add to the allowance of the account instead of using it.
     """
-    return stated_s if math.isfinite(stated_s) and stated_s > 0 else None
+    return stated_s if stated_s is not None and math.isfinite(stated_s) and stated_s > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

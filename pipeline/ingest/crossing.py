@@ -6,12 +6,14 @@ not trusted either: there are no pickles, no payload exceeds MAX_BYTES, and only
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from struct import Struct
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import orjson
+from msgspec import DecodeError, convert
+from msgspec.json import Decoder
 
 from pipeline.audio import Samples
 from pipeline.errors import (
@@ -26,7 +28,7 @@ from pipeline.errors import (
 from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.pieces import TrackPiece
-from pipeline.ingest.tracks import AUTO, MAX_TEXT, Track, TrackChoice
+from pipeline.ingest.tracks import AUTO, MAX_TEXT, TrackChoice
 
 HEAD = Struct("<cI")
 """The kind and the length of the payload."""
@@ -64,8 +66,7 @@ class DecodeOrder:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        raw = fields["raw"] and RawAudio(**fields["raw"])
-        return cls(**{**fields, "limits": DecodeLimits(**fields["limits"]), "raw": raw})
+        return convert(fields, cls)
 
 
 class MalformedMessage(ValueError):
@@ -86,6 +87,9 @@ class Done:
 class Failed:
     error: PipelineError
 
+
+_read_probe = Decoder(Probe).decode
+_read_notes = Decoder(tuple[str, ...]).decode
 
 Message: TypeAlias = Opened | Samples | TrackPiece | Done | Failed
 
@@ -123,11 +127,10 @@ def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
     if kind == b"T":
         return _piece(memoryview(payload))
     try:
-        fields = orjson.loads(payload)
         if kind == b"O":
-            return Opened(_probe(fields))
-        return Done(_notes(fields)) if kind == b"D" else Failed(_error(fields))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return Opened(_as_known(_read_probe(payload)))
+        return Done(_read_notes(payload)) if kind == b"D" else Failed(_error(orjson.loads(payload)))
+    except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedMessage("not what a decoder says") from error
 
 
@@ -149,47 +152,31 @@ def _piece(payload: memoryview) -> TrackPiece:
     return TrackPiece(track, start, samples.reshape(-1, columns))
 
 
-def _probe(fields: Mapping[str, Any]) -> Probe:
-    duration_s = fields["duration_s"]
-    length_s = None if duration_s is None else length_or_none(float(duration_s))
-    return Probe(
-        format=str(fields["format"]),
-        codec=str(fields["codec"]),
-        rate=int(fields["rate"]),
-        channels=int(fields["channels"]),
+def _as_known(probe: Probe) -> Probe:
+    """Return the facts with what is for people cut and cleaned, and without a length that no recording can have."""
+    length_s = length_or_none(probe.duration_s)
+    return replace(
+        probe,
         duration_s=length_s,
-        duration_stated=length_s is not None and bool(fields["duration_stated"]),
-        layout=str(fields["layout"])[:MAX_TEXT],
-        focused=bool(fields["focused"]),
-        several=bool(fields["several"]),
-        track=int(fields["track"]),
-        tracks=tuple(map(_track, fields["tracks"])),
+        duration_stated=length_s is not None and probe.duration_stated,
+        layout=probe.layout[:MAX_TEXT],
+        tracks=tuple(
+            replace(
+                track,
+                codec=_text(track.codec),
+                layout=track.layout[:MAX_TEXT],
+                language=_text(track.language),
+                title=_text(track.title),
+                duration_s=length_or_none(track.duration_s),
+            )
+            for track in probe.tracks
+        ),
     )
 
 
-def _track(fields: Mapping[str, Any]) -> Track:
-    duration_s = fields["duration_s"]
-    return Track(
-        number=int(fields["number"]),
-        codec=_text(fields["codec"]),
-        rate=int(fields["rate"]),
-        channels=int(fields["channels"]),
-        layout=str(fields["layout"])[:MAX_TEXT],
-        language=_text(fields["language"]),
-        title=_text(fields["title"]),
-        default=bool(fields["default"]),
-        aside=bool(fields["aside"]),
-        duration_s=None if duration_s is None else length_or_none(float(duration_s)),
-    )
-
-
-def _text(value: object) -> str | None:
+def _text(value: str | None) -> str | None:
     """Return a text of the file for people to read, on one line."""
-    return None if value is None else " ".join(str(value)[:MAX_TEXT].split()) or None
-
-
-def _notes(fields: list[Any]) -> tuple[str, ...]:
-    return tuple(str(note) for note in fields)
+    return None if value is None else " ".join(value[:MAX_TEXT].split()) or None
 
 
 def _error(fields: Mapping[str, Any]) -> PipelineError:

@@ -240,7 +240,7 @@ class Decoding:
         except MalformedMessage:
             raise self._kill_broken() from None
         except EOFError:
-            raise _reason(self._process.kill()) from None
+            raise _error_of_exit(self._process.kill()) from None
         if isinstance(message, Failed):
             raise message.error
         return message
@@ -313,8 +313,8 @@ class _Process:
 
     def message(self, wait_s: float | None) -> Message:
         """Return the next message. Raises EOFError, MalformedMessage; DecodeTimeout after *wait_s* without a byte."""
-        kind, length = length_of(self._exactly(HEAD.size, wait_s))
-        return unpack(kind, self._exactly(length, wait_s))
+        kind, length = length_of(self._read_exactly(HEAD.size, wait_s))
+        return unpack(kind, self._read_exactly(length, wait_s))
 
     def kill(self) -> int | None:
         """Kill it if it still runs. Return its exit code, minus the signal that ended it, or None if unknown."""
@@ -324,7 +324,7 @@ class _Process:
                 self._exit = self._cell.kill(self._pid)
         return self._exit
 
-    def _exactly(self, length: int, wait_s: float | None) -> bytearray:
+    def _read_exactly(self, length: int, wait_s: float | None) -> bytearray:
         data = bytearray(length)
         view = memoryview(data)
         while view:
@@ -338,7 +338,7 @@ class _Process:
         return data
 
 
-def _reason(code: int | None) -> PipelineError:
+def _error_of_exit(code: int | None) -> PipelineError:
     """Return why a decoder ended without a last message, by its exit code."""
     if code in OUT_OF_TIME:
         return DecodeTimeout("decoding took too much processor time")

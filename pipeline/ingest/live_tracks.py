@@ -37,28 +37,28 @@ class _SideBySide:
 
     def __init__(self, tracks: Sequence[Track]) -> None:
         usable = {track.number for track in by_preference(tracks)}
-        self._lines = {track.number: _Line(asleep=track.number not in usable) for track in tracks}
+        self._buffers = {track.number: _TrackBuffer(left_behind=track.number not in usable) for track in tracks}
 
     def hear(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples]:
         """Yield what is known of all tracks, of shape (n, tracks)."""
-        lines = self._lines.values()
+        buffers = self._buffers.values()
         error: PipelineError | None = None
         try:
             for piece in pieces:
-                line = self._lines[piece.track]
-                for samples in line.steps(piece):
-                    line.put(samples)
-                    _put_to_sleep(lines)
-                    yield from self._take(min(one.end for one in lines if not one.asleep))
+                buffer = self._buffers[piece.track]
+                for samples in buffer.steps(piece):
+                    buffer.put(samples)
+                    _leave_behind(buffers)
+                    yield from self._take(min(one.end for one in buffers if not one.left_behind))
         except PipelineError as caught:
             error = caught  # what came before is heard
-        yield from self._take(max(line.end for line in lines))
+        yield from self._take(max(buffer.end for buffer in buffers))
         if error is not None:
             raise error
 
     def _take(self, end: int) -> Iterator[Samples]:
-        if any(line.start < end for line in self._lines.values()):
-            yield np.stack([line.take(end) for line in self._lines.values()], axis=1)
+        if any(buffer.start < end for buffer in self._buffers.values()):
+            yield np.stack([buffer.take(end) for buffer in self._buffers.values()], axis=1)
 
 
 class SpokenTrack:
@@ -70,8 +70,8 @@ class SpokenTrack:
 
     def __init__(self, tracks: Sequence[Track], voice: VoiceDetector | None, language: str | None = None) -> None:
         """Tracks in the *language* that is spoken are preferred. Without *voice* the usual track is heard."""
-        self._ears = {track.number: _Ear(track, voice) for track in by_preference(tracks, language)}
-        self._order = list(self._ears.values())
+        self._tracks = {track.number: _HeardTrack(track, voice) for track in by_preference(tracks, language)}
+        self._order = list(self._tracks.values())
         self._heard = self._order[0]
         self._settled = False
         if voice is None or len(self._order) == 1:
@@ -85,7 +85,7 @@ class SpokenTrack:
         if self._blind:
             told = f"Track {name} of {len(self._order)} was heard: give track to hear another one."
             return [f"{OTHER_TRACKS}: {told}"]
-        missed = [f"{ear.track.name}, {seconds(ear.missed):.0f} s" for ear in self._order if ear.told]
+        missed = [f"{one.track.name}, {seconds(one.missed):.0f} s" for one in self._order if one.told]
         told = f"Track {name} was heard. Somebody also spoke on track {'; track '.join(missed)}: {_ADVICE}"
         return [f"{OTHER_TRACKS}: {told}"] if missed else []
 
@@ -94,14 +94,14 @@ class SpokenTrack:
         error: PipelineError | None = None
         try:
             for piece in pieces:
-                ear = self._ears[piece.track]
-                for samples in ear.steps(piece):
-                    ear.put(samples)
+                one = self._tracks[piece.track]
+                for samples in one.steps(piece):
+                    one.put(samples)
                     yield from self._advance()
         except PipelineError as caught:
             error = caught  # what came before is heard
-        for ear in self._order:
-            ear.flush()
+        for one in self._order:
+            one.flush()
         yield from self._advance(ended=True)
         if error is not None:
             raise error
@@ -112,39 +112,39 @@ class SpokenTrack:
             heard.append(self._choose())
         if self._settled:
             heard.append(self._heard.take(self._heard.end))
-            for ear in self._order:
-                if ear is not self._heard:
-                    ear.miss(ear.end)
+            for one in self._order:
+                if one is not self._heard:
+                    one.miss(one.end)
         if heard and len(samples := np.concatenate(heard)):
             yield samples
-        for ear in self._order:
-            if ear.missed >= SPEAKS and not ear.told:
-                ear.told = True
-                told = f"Somebody speaks on track {ear.track.name}, but track {self._heard.track.name} is heard"
+        for one in self._order:
+            if one.missed >= SPEAKS and not one.told:
+                one.told = True
+                told = f"Somebody speaks on track {one.track.name}, but track {self._heard.track.name} is heard"
                 yield f"{OTHER_TRACKS}: {told}: {_ADVICE}"
 
     def _is_decidable(self, *, ended: bool) -> bool:
         """Return whether enough is known of the tracks to choose the next window."""
-        _put_to_sleep(self._order)
-        at, furthest = self._heard.start, max(ear.end for ear in self._order)
+        _leave_behind(self._order)
+        at, furthest = self._heard.start, max(one.end for one in self._order)
         if ended:
             return at < furthest
         end = at + AHEAD * WINDOW
         if self._heard.end >= end and self._heard.speaks:
             return True
-        return furthest >= end and all(ear.end >= end or ear.asleep for ear in self._order)
+        return furthest >= end and all(one.end >= end or one.left_behind for one in self._order)
 
     def _choose(self) -> Samples:
         """Return the next window of the track that is heard."""
         if not self._heard.speaks:
-            self._heard = next((ear for ear in self._order if ear.speaks), self._heard)
+            self._heard = next((one for one in self._order if one.speaks), self._heard)
         at = self._heard.start + WINDOW
         self._heard.spoken += WINDOW * self._heard.begins_with_speech
         if self._heard.spoken >= SPEAKS:
             self._settle()
-        for ear in self._order:
-            if ear is not self._heard:
-                ear.miss(at)
+        for one in self._order:
+            if one is not self._heard:
+                one.miss(at)
         return self._heard.take(at)
 
     def _settle(self) -> None:
@@ -156,11 +156,11 @@ _NOTHING = np.zeros(0, np.float32)
 _ADVICE = "begin again with track to hear another one, or all of them with mix or separate."
 
 
-class _Line:
+class _TrackBuffer:
     """The samples of one track that are not taken yet."""
 
-    def __init__(self, *, asleep: bool = False) -> None:
-        self.asleep = asleep  # others do not wait for it
+    def __init__(self, *, left_behind: bool = False) -> None:
+        self.left_behind = left_behind  # others do not wait for it
         self.start = self.end = 0  # the positions of what is held
         self.received = 0  # of what came
         self._held: list[Samples] = []
@@ -170,7 +170,7 @@ class _Line:
 
         What comes too late follows what is held, so it is heard late.
         """
-        self.asleep = False
+        self.left_behind = False
         while (silence := piece.start - self.received) > 0:
             yield np.zeros((min(silence, RATE), *piece.samples.shape[1:]), np.float32)
         yield piece.samples
@@ -194,7 +194,7 @@ class _Line:
         self.end += len(samples)
 
 
-class _Ear(_Line):
+class _HeardTrack(_TrackBuffer):
     """One track, and where somebody speaks on it."""
 
     def __init__(self, track: Track, voice: VoiceDetector | None) -> None:
@@ -252,8 +252,8 @@ class _Ear(_Line):
             self._speech += [probability >= IS_SPEECH for probability in found]
 
 
-def _put_to_sleep(lines: Collection[_Line]) -> None:
+def _leave_behind(buffers: Collection[_TrackBuffer]) -> None:
     """Wait no longer for tracks that are far behind."""
-    furthest = max(line.end for line in lines)
-    for line in lines:
-        line.asleep |= line.end < furthest - PATIENCE
+    furthest = max(buffer.end for buffer in buffers)
+    for buffer in buffers:
+        buffer.left_behind |= buffer.end < furthest - PATIENCE

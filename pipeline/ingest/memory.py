@@ -23,7 +23,7 @@ PART_BYTES = 128 << 20
 LIVE_SHARE = 0.75
 """Live streams begin only below this share. They last for hours, and files need memory too."""
 
-REHEARSAL_SHARE = 0.5
+SANDBOX_SHARE = 0.5
 """The same for live streams of the sandbox, which use no allowance."""
 
 WAIT_S = 20.0

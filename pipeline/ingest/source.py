@@ -49,7 +49,6 @@ class PartSource:
         self.seekable = source.seekable
         self.end: int | None = None  # where it ends in *source*; None: not known yet
         self._size: int | None = None  # of all parts
-        self._sized = False  # does the container state where it ends?
         self._tail = b""  # the last bytes that were searched for a header
         self._searched = start
         self._own = start  # where its own header stands

@@ -1,6 +1,6 @@
 """Turns the samples of a recording into decode jobs with framer, voice detector and packer. It runs on a thread."""
 
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Protocol
 
 from pipeline.audio import Samples
@@ -58,13 +58,3 @@ def packer_of(
 ) -> SpeechPacker | EvenPacker:
     """Make the packer of one channel. Without *vad*, everything counts as speech and all jobs have equal length."""
     return EvenPacker() if vad is None else SpeechPacker(vad, options, level)
-
-
-def speech_jobs(
-    audio: Iterable[Samples], vad: SpeechProbability | None, options: PackingOptions | None = None
-) -> Iterator[Packed]:
-    """Yield the decode jobs of *audio* in order, with Passed items between them. Errors of *audio* are not caught."""
-    packer = packer_of(vad, options)
-    for samples in audio:
-        yield from packer.pack(samples)
-    yield from packer.flush()

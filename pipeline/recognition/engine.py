@@ -132,8 +132,8 @@ class Engine(Protocol):
         """
         ...
 
-    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:
-        """Return the probability of each language for all *windows* together, at least one."""
+    def detect_language(self, samples: Samples) -> Mapping[str, float]:
+        """Return the probability of each language in which the speech may be."""
         ...
 
     def close(self) -> None:

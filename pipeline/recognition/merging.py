@@ -38,11 +38,12 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     repeated = _repeated_counts(heard, words)
 
     def score(place: int) -> float:
-        if place and ends_with(committed, words[:place]):
-            return repeated[place]
-        late = ends[place - 1] - end if place else 0
+        late = max(0, ends[place - 1] - end) if place else 0
         early = end - words[place].start if place < len(words) else 0
-        return repeated[place] - 2 * max(0, late, early) / RATE
+        apart = max(late, early)
+        if apart and ends_with(committed, words[:place]):
+            apart = 0
+        return repeated[place] - 2 * apart / RATE
 
     return words[max(range(len(words) + 1), key=score) :]
 
@@ -52,10 +53,12 @@ def _repeated_counts(committed: Sequence[Word], words: Sequence[Word]) -> list[i
     row = [0] * (len(words) + 1)
     forms = [plain(word.text) for word in words]
     for old in committed:
-        before, row, form = row, [0], plain(old.text)
+        if (form := plain(old.text)) not in forms:
+            continue
+        before, row = row, [0]
         for at, new in enumerate(words):
             same = form == forms[at] and are_same(old, new, JUMP)
-            row.append(max(row[-1], before[at + 1], before[at] + same))
+            row.append(before[at] + 1 if same else max(row[-1], before[at + 1]))
     return row
 
 
@@ -64,8 +67,12 @@ def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
 
     The last one may be at another place: a model may move the last word before a pause to the end of the pause.
     """
-    said, heard = ([plain(word.text) for word in side[-2:]] for side in (committed, words))
-    return said == heard and len(set(said)) == 2 and abs(committed[-2].start - words[-2].start) <= NEAR  # noqa: PLR2004
+    if min(len(committed), len(words)) < 2:  # noqa: PLR2004
+        return False
+    (before, last), (other, end) = committed[-2:], words[-2:]
+    if plain(last.text) != plain(end.text) or abs(before.start - other.start) > NEAR:
+        return False
+    return plain(before.text) == plain(other.text) != plain(last.text)
 
 
 def select_of_turn(words: Sequence[Word], earlier: Sequence[Word], turn: int) -> Sequence[Word]:

@@ -102,12 +102,9 @@ class Scheduler:
         result: RecognitionResult = await self._submit(work)
         return result
 
-    async def detect_language(
-        self, windows: Sequence[Samples], *, tenant: str, urgency: Urgency
-    ) -> Mapping[str, float]:
-        """Return the probability of each language for all *windows*. Raises EngineFailed, EngineTimeout."""
-        audio_s = sum(map(len, windows)) / RATE
-        work = Work(self, self._detect, windows, object(), urgency, tenant, audio_s, time.monotonic())
+    async def detect_language(self, samples: Samples, *, tenant: str, urgency: Urgency) -> Mapping[str, float]:
+        """Return the probability of each language in *samples*. Raises EngineFailed, EngineTimeout."""
+        work = Work(self, self._detect, samples, object(), urgency, tenant, len(samples) / RATE, time.monotonic())
         found: Mapping[str, float] = await self._submit(work)
         return found
 
@@ -243,8 +240,8 @@ class Scheduler:
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()
 
-    def _detect(self, items: Sequence[Sequence[Samples]]) -> Sequence[Mapping[str, float]]:
-        return [self._engine.detect_language(windows) for windows in items]
+    def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
+        return [self._engine.detect_language(samples) for samples in items]
 
 
 def lower_priority() -> None:

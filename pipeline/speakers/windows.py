@@ -26,7 +26,6 @@ from pipeline.speakers.frames import (
     Window,
     average,
     turn_of_pieces,
-    unit,
 )
 from pipeline.speakers.segmentation import SegmentationModel
 
@@ -97,12 +96,6 @@ class SpeakerModels:
                 piece.embedding[:] = embedding
         for turn in (turn for window in windows for turn in window.turns if len(turn.pieces) > 1):
             turn.embedding[:] = average(turn.pieces)
-
-    def voice_of(self, samples: Samples) -> NDArray[np.float32]:
-        """Return what the voice of SHORTEST or more mel frames of one person's speech sounds like."""
-        mels = mel_frames(samples)
-        (embeddings,) = self._encoder([mels])
-        return unit(embeddings.T @ piece_lengths(len(mels)).astype(np.float32))
 
 
 def _window(samples: Samples, start: int, speech: Array, known: Sequence[_Known], new: list[_New]) -> Window:

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,21 +22,7 @@ class Issued:
 
 def fresh_id(prefix: Prefix) -> str:
     """A new id for this moment."""
-    return new_id(prefix, ms=now_ms(), chance=_chance())
-
-
-_CHANCES = 256  # fetched from the system at once: a call costs more than the rest of an id, and each request has one
-_chances: deque[bytes] = deque()
-
-
-def _chance() -> bytes:
-    """CHANCE_BYTES random bytes. Any thread may call it."""
-    try:
-        return _chances.pop()
-    except IndexError:
-        fetched = os.urandom(CHANCE_BYTES * _CHANCES)
-        _chances.extend(fetched[at : at + CHANCE_BYTES] for at in range(CHANCE_BYTES, len(fetched), CHANCE_BYTES))
-        return fetched[:CHANCE_BYTES]
+    return new_id(prefix, ms=now_ms(), chance=os.urandom(CHANCE_BYTES))
 
 
 def issue_key(

@@ -7,16 +7,12 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from server.model.accounts import Plan
 from server.model.errors import BadLimits
 
-HOUR_S = 3600
-HOUR_MS = HOUR_S * 1000
-HOURS_KEPT = 4  # whose day and month are in memory, because every request needs those of the present hour
-DAY_S = 24 * HOUR_S
+DAY_S = 24 * 3600
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
 
 T = TypeVar("T")
@@ -184,26 +180,14 @@ class Calendar:
 
 def day_of(now: int) -> Calendar:
     """The UTC day of *now*."""
-    return _day_of_hour(now // HOUR_MS)
+    midnight = datetime.fromtimestamp(now // 1000, UTC).replace(hour=0, minute=0, second=0)
+    return Calendar(f"{midnight:%Y-%m-%d}", _ms(midnight + timedelta(days=1)), DAY_S)
 
 
 def month_of(now: int) -> Calendar:
     """The UTC calendar month of *now*."""
-    return _month_of_hour(now // HOUR_MS)
-
-
-@lru_cache(HOURS_KEPT)
-def _day_of_hour(hour: int) -> Calendar:
-    at = datetime.fromtimestamp(hour * HOUR_S, UTC)
-    midnight = at.replace(hour=0)
-    return Calendar(f"{at:%Y-%m-%d}", _ms(midnight + timedelta(days=1)), DAY_S)
-
-
-@lru_cache(HOURS_KEPT)
-def _month_of_hour(hour: int) -> Calendar:
-    at = datetime.fromtimestamp(hour * HOUR_S, UTC)
-    first = at.replace(day=1, hour=0)
-    return Calendar(f"{at:%Y-%m}", _ms((first + timedelta(days=32)).replace(day=1)), MONTH_S)
+    first = datetime.fromtimestamp(now // 1000, UTC).replace(day=1, hour=0, minute=0, second=0)
+    return Calendar(f"{first:%Y-%m}", _ms((first + timedelta(days=32)).replace(day=1)), MONTH_S)
 
 
 def _ms(at: datetime) -> int:

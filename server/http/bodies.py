@@ -243,7 +243,7 @@ class _Form:
             self._parser.write(data)
 
     def _without_preamble(self, data: bytes) -> bytes:
-        """What came from the first boundary on; nothing before that. RFC 2046 allows any text before it."""
+        """Return the bytes from the first boundary on; none until it has come. RFC 2046 allows any text before it."""
         assert self._preamble is not None
         unsearched = max(0, len(self._preamble) - len(self._opening) - 1)
         self._preamble += data

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.address_limits import PAUSE_S, AddressLimits, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.logs import bytes_in_line, log, log_request, path_for_log
+from server.logs import bytes_in_line, log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -115,13 +115,13 @@ class OuterMiddleware:
         state["environment"] = _enter_environment(scope, given, self.sandbox_host)
         state["address_limits"] = self.address_limits
         if scope["type"] == "websocket":
-            await self._routes(scope)(scope, receive, send)
+            await self._app_or_refusal(scope)(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send, self.origins)
         try:
             await self._answer(scope, exchange)
         finally:
-            self._remember(scope, exchange)
+            self._count_and_log(scope, exchange)
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in exchange.given:
@@ -129,9 +129,9 @@ class OuterMiddleware:
             granted = self.origins.headers(exchange.origin, {**PREFLIGHT, **_allowed_headers(exchange.given)})
             await Response(status_code=204, headers=granted)(scope, exchange.receive, exchange.send)
             return
-        await self._routes(scope)(scope, exchange.receive, exchange.send)
+        await self._app_or_refusal(scope)(scope, exchange.receive, exchange.send)
 
-    def _routes(self, scope: Scope) -> ASGIApp:
+    def _app_or_refusal(self, scope: Scope) -> ASGIApp:
         """The app, or a refusal if the address has too many connections or the query too many fields."""
         try:
             self.address_limits.check_connections(scope)
@@ -145,10 +145,10 @@ class OuterMiddleware:
             return self.app
         return problem_response(HTTPConnection(scope), Problem("invalid_request", f"a query may have {most} fields"))
 
-    def _remember(self, scope: Scope, exchange: "_Exchange") -> None:
+    def _count_and_log(self, scope: Scope, exchange: "_Exchange") -> None:
         state = scope["state"]
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-        self.metrics.count_request(method, state.get("route", "unknown"), exchange.status)
+        self.metrics.requests.labels(method, state.get("route", "unknown"), str(exchange.status)).inc()
         if exchange.status == TOO_MANY:
             self.metrics.refused.labels(state.get("code", "unknown")).inc()
         level = logging.DEBUG if state.get("unlogged") and exchange.status < BAD else logging.INFO
@@ -163,7 +163,7 @@ class OuterMiddleware:
             "account": state.get("account"),
         }
         if self.address_limits.may_log(scope, LINE_BYTES + bytes_in_line(fields["path"]) + len(fields["request_id"])):
-            log_request(level, fields)
+            log.log(level, "request", extra=fields)
 
 
 class _Exchange:
@@ -181,7 +181,7 @@ class _Exchange:
         self._state = scope["state"]
         self._used: ConnectionUse | None = self._state.get("connection")
         self._counted = False  # whether check_refusals() was called
-        self._replaced = False
+        self._refused = False
         self._receive = receive
         self._send = send
         self._cors = origins.headers(self.origin, EXPOSING)
@@ -208,11 +208,11 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        if self._replaced:
+        if self._refused:
             return  # the rest of the answer that was replaced
         if message["type"] == "http.response.start":
             refuses = message["status"] >= BAD or self._scope["method"] == "OPTIONS"
-            if refuses and await self._replace():
+            if refuses and await self._refuse_if_too_many():
                 return
             self.status = message["status"]
             message["headers"] = self._complete_headers(message.get("headers", ()))
@@ -226,7 +226,7 @@ class _Exchange:
         if last and self._answered is None:
             self._answered = time.perf_counter()
 
-    async def _replace(self) -> bool:
+    async def _refuse_if_too_many(self) -> bool:
         """Answer 429 if the address had too many refusals and answers to OPTIONS. Returns whether it did."""
         if self._counted or self._state.get("account") is not None:
             return False
@@ -237,8 +237,8 @@ class _Exchange:
             await asyncio.sleep(PAUSE_S)
             answer = problem_response(HTTPConnection(self._scope), error)
             await answer(self._scope, self.receive, self.send)
-            self._replaced = True
-        return self._replaced
+            self._refused = True
+        return self._refused
 
     @property
     def _refuses_body(self) -> bool:

@@ -28,7 +28,7 @@ Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
 
 
-NOWHERE = "there is nothing at this path; those of the API begin with one /v1/, as /v1/audio/transcriptions"
+NO_SUCH_PATH = "there is nothing at this path; those of the API begin with one /v1/, as /v1/audio/transcriptions"
 
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 
@@ -217,7 +217,7 @@ def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Res
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer requests and WebSockets for unknown paths."""
-    problem = problem_response(HTTPConnection(scope), Problem("not_found", NOWHERE))
+    problem = problem_response(HTTPConnection(scope), Problem("not_found", NO_SUCH_PATH))
     await problem(scope, receive, send)
 
 

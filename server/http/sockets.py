@@ -152,9 +152,9 @@ class Socket:
         else:
             await self.close(NORMAL)
         self._metrics.websockets.labels(self._route, code_label(self._code)).inc()
-        self._remember()
+        self._write_log_line()
 
-    def _remember(self) -> None:
+    def _write_log_line(self) -> None:
         """Write the socket's log line."""
         state, path = self.websocket.state, path_for_log(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
@@ -168,7 +168,7 @@ class Socket:
         return getattr(self.websocket.state, "account", None)
 
     async def accept(self, *, subprotocol: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        if self._connecting:
+        if self._is_connecting:
             shown = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
             await self.websocket.accept(subprotocol, shown)
 
@@ -181,7 +181,7 @@ class Socket:
 
         Raises WebSocketDisconnect, also if another task has noticed that the client left.
         """
-        if self._gone:
+        if self._is_disconnected:
             raise WebSocketDisconnect(ABNORMAL)
         await self.websocket.send({"type": "websocket.send", "frames": frames})
         self._sent_at = time.monotonic()
@@ -208,14 +208,14 @@ class Socket:
         """Close the WebSocket. Waits at most CLOSING_S for the client to read."""
         if self._code is None:
             self._code = code
-            if not self._gone:
+            if not self._is_disconnected:
                 with suppress(TimeoutError, WebSocketDisconnect):
                     async with asyncio.timeout(CLOSING_S):
                         await self.websocket.close(code, cut_reason(reason))
 
     async def _refuse(self, error: Exception) -> None:
         error, reads_http = await self._count_refusal(error), "token" not in self.websocket.query_params
-        if self._connecting and (reads_http or isinstance(error, RateLimited)):
+        if self._is_connecting and (reads_http or isinstance(error, RateLimited)):
             response = problem_response(self.websocket, error, shape=self._error_style.refusal)
             response.headers["X-Request-Id"] = self.websocket.state.request_id
             self._code = response.status_code
@@ -238,7 +238,7 @@ class Socket:
 
         It returns after PAUSE_S if a limit was reached, so that trying again at once gains nothing.
         """
-        if not self._connecting:
+        if not self._is_connecting:
             return error
         if self._account is None:
             try:
@@ -251,15 +251,15 @@ class Socket:
         return error
 
     async def _send_error(self, problem: Problem) -> None:
-        if not self._gone:
+        if not self._is_disconnected:
             path, request_id = self.websocket.scope["path"], self.websocket.state.request_id
             await self.send(self._error_style.error_frame(problem, path, request_id))
 
     @property
-    def _connecting(self) -> bool:
+    def _is_connecting(self) -> bool:
         return self.websocket.application_state is WebSocketState.CONNECTING
 
     @property
-    def _gone(self) -> bool:
+    def _is_disconnected(self) -> bool:
         left = WebSocketState.DISCONNECTED
         return self.websocket.client_state is left or self.websocket.application_state is left

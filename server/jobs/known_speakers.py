@@ -26,12 +26,12 @@ def _few_texts(values: Sequence[object]) -> list[str]:
 
 def _names(values: Sequence[object]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in _few_texts(values))
-    if len({_look(name).casefold() for name in names}) < len(names):
+    if len({_normalised_name(name).casefold() for name in names}) < len(names):
         raise InvalidValue("repeated", "must differ from each other in more than capitals")
     return names
 
 
-def _look(name: str) -> str:
+def _normalised_name(name: str) -> str:
     """Return a name as it looks, which spellings with other code points may share. Raises InvalidValue."""
     short = name if len(name) <= bounds.MAX_SPEAKER_CHARS else ""
     look = unicodedata.normalize("NFKC", short.translate(_JOINERS)).strip()

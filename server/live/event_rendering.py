@@ -72,7 +72,8 @@ class EventRenderer:
         self._speakers = speakers
         self._words = offsets.words
         self._segments = offsets.segments
-        self._doubtful: list[Segment] | None = []  # in a doubtful language; None: readers were told
+        self._doubtful: list[Segment] = []  # whose language is doubtful, until the warning about them
+        self._warned_of_language = False
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
     def batch(self, happened: Iterable[TimedEvent]) -> LogBatch:
@@ -93,7 +94,7 @@ class EventRenderer:
                 words = tuple(shift_word(word, origin) for word in segment.words)
                 batch.segments.append(replace(segment, words=words, channel=channel))
                 _log(batch, "segment", self._segment(channel, number, batch.segments[-1], forced=forced))
-                self._tell_doubts(batch)
+                self._warn_of_language(batch)
             case Partial(words, segment):
                 batch.partials += 1
                 said = _partial([shift_word(word, origin) for word in words], self._id(channel, segment))
@@ -128,15 +129,16 @@ class EventRenderer:
         batch.lags_s += one.lags_s
         batch.said.setdefault(one.channel, []).extend(words)
 
-    def _tell_doubts(self, batch: LogBatch) -> None:
+    def _warn_of_language(self, batch: LogBatch) -> None:
         """Add a warning, once, when much speech may be in another language. The record says at the end how much."""
-        if self._doubtful is None:
+        if self._warned_of_language:
             return
         self._doubtful += doubtful(batch.segments[-1:])
         for note in doubtful_languages(self._doubtful)[:1]:
             code, _, message = note.partition(": ")
             batch.events.append(warning_event(code, message))
-            self._doubtful = None
+            self._warned_of_language = True
+            self._doubtful.clear()
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
         """The members `speaker` and `channel` of *word*."""
@@ -184,7 +186,7 @@ def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
 
 def shift_word(word: Word, origin: int) -> Word:
     """Move a word from the clock of a session that began at *origin* to the stream's clock."""
-    return replace(word, start=origin + word.start, end=origin + word.end) if origin else word
+    return word.at(origin + word.start, origin + word.end) if origin else word
 
 
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:

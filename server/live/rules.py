@@ -9,7 +9,7 @@ class LiveRules:
 
     lease_s: float = 15.0  # the longest that writers wait after the death of a server
     renew_s: float = 5.0
-    look_s: float = 1.0  # how often to check for a cancel and for a missing writer
+    look_s: float = 1.0  # how often to look for a cancel and a missing writer
     pause_s: float = 2.0  # a writer that is there without audio for this long has nothing to say: words are decided
     idle_s: float = 30.0  # without audio and keep_alive for this long, the session ends
     audioless_s: float = 600.0  # without audio for this long, the session ends, whatever else the writer sends

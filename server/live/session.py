@@ -152,6 +152,10 @@ class LiveSession:
         if self._writers.gone and not self.ending and self.options.encoding != CONTAINER:
             self._given_up.set()
 
+    def renew_soon(self) -> None:
+        """Renew the lease at the next look, which tells whether the job was canceled or deleted."""
+        self._renew_at = 0.0
+
     def progress(self) -> LiveProgress:
         """How much audio has arrived and how much of it is settled."""
         statistics = self._session.statistics()
@@ -256,15 +260,11 @@ class LiveSession:
         """Write the session's events to the journal. All that are ready are written in one call."""
         events = self._session.events()
         async for first in events:
-            unread = self._session.statistics().unread
-            happened = [first, *[await anext(events) for _ in range(unread)]]
+            statistics = self._session.statistics()
+            happened = [first, *[await anext(events) for _ in range(statistics.unread)]]
             await self._journal.write(happened, received=self._heard, decided=self._session.decided_positions())
-            self._count_retractions()
-
-    def _count_retractions(self) -> None:
-        now = self._session.statistics().retractions
-        self._metrics.final_words_changed.inc(now - self._retractions)
-        self._retractions = now
+            self._metrics.final_words_changed.inc(statistics.retractions - self._retractions)
+            self._retractions = statistics.retractions
 
     async def _feed(self, samples: Samples) -> None:
         """Pass samples from the intake to the session, up to the plan's longest audio."""
@@ -362,15 +362,11 @@ class LiveSession:
 
     async def _check_job(self) -> Verdict | None:
         """Renew the lease if that is due. Returns why the session must stop."""
-        if (now := time.monotonic()) >= self._renew_at:
-            if await self._held.renew() is Renewal.LOST:
-                return Verdict.LEASE_LOST
-            self._renew_at = now + self.rules.renew_s
-        canceled = await self._storage.jobs.is_canceled(self.job.id)
-        if canceled is None:
-            self.ended_by = Refused("job_not_found", "the job was deleted")
-            return Verdict.LEASE_LOST
-        return Verdict.CANCELED if canceled else None
+        if (now := time.monotonic()) < self._renew_at:
+            return None
+        answer = await self._held.renew()
+        self._renew_at = now + self.rules.renew_s
+        return {Renewal.LOST: Verdict.LEASE_LOST, Renewal.CANCEL_REQUESTED: Verdict.CANCELED}.get(answer)
 
     def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""

@@ -11,7 +11,7 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
-from pipeline.ingest.memory import LIVE_SHARE, REHEARSAL_SHARE, MemoryPart
+from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.speakers.state import SpeakerState
@@ -180,7 +180,7 @@ class SessionRegistry:
         assert job.order.live is not None
         if job.order.live.encoding != CONTAINER:
             return None
-        share = LIVE_SHARE if job.environment == "production" else REHEARSAL_SHARE
+        share = LIVE_SHARE if job.environment == "production" else SANDBOX_SHARE
         try:
             return await self._parts.isolation.memory.claim_soon(share=share, wait_s=MEMORY_WAIT_S)
         except DecodersBusy as error:
@@ -242,6 +242,13 @@ class SessionRegistry:
         finally:
             if self._lives.get(live.job.id) is live:
                 del self._lives[live.job.id]
+
+    async def stop_canceled(self) -> None:
+        """Let the sessions whose jobs were canceled or deleted stop soon."""
+        if self._lives:
+            for job_id in await self._parts.storage.jobs.list_canceled([*self._lives]):
+                if (live := self._lives.get(job_id)) is not None:
+                    live.renew_soon()
 
     async def finish_stale(self) -> None:
         """Finish jobs whose process died and whose writer did not come back, with the words so far."""

@@ -79,7 +79,7 @@ class Order:
 
     @property
     def hints(self) -> Hints:
-        """What the recogniser is told about the speech."""
+        """The keywords, and the prompt where it is in a language that may be spoken."""
         written = ENGLISH if self.task == TRANSLATE else self.language
         return hints_for(self.keywords, self.prompt, written=written, allowed=self.languages)
 

@@ -10,11 +10,9 @@ from server.model.accounts import SigningKeys
 from server.model.channels import Channel
 from server.model.jobs import Job
 
-MINUTE_S = 60
 DOWNLOAD_TTL_S = 3600
 WEBHOOK_TTL_S = 24 * 3600
 MAX_TTL_S = 7 * 24 * 3600
-STEP_S = 5  # for this time, links that are valid for at least a minute stay the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class Links:
         return f"ws{self.ingest(job).removeprefix('http')}?token={token}"
 
     def output(self, job: Job, name: str, *, ttl_s: int = DOWNLOAD_TTL_S) -> str:
-        """A link to a finished output. It needs no key, for *ttl_s* seconds from now or a little longer."""
+        """A link to a finished output. It needs no key, for *ttl_s* seconds from now."""
         query = link_query(self.keys, output_path(job.id, name), expires_s=link_expiry(ttl_s))
         return f"{self.job(job)}/outputs/{name}?{query}"
 
@@ -68,12 +66,8 @@ class Links:
 
 
 def link_expiry(ttl_s: int) -> int:
-    """The second (since 1970) at which a link for *ttl_s* seconds expires. It may be up to STEP_S later.
-
-    It stays the same for STEP_S, so that one cached answer with links serves all requests of that time.
-    """
-    step_s = STEP_S if ttl_s >= MINUTE_S else 1
-    return -(-(now_ms() // 1000 + ttl_s) // step_s) * step_s
+    """The second (since 1970) at which a link for *ttl_s* seconds expires."""
+    return -(-now_ms() // 1000) + ttl_s
 
 
 def output_path(job_id: str, name: str) -> str:

@@ -240,7 +240,7 @@ def _outputs(job: Job) -> tuple[str, ...]:
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
     """A tag that changes whenever the record changes.
 
-    The links in the record get a later expiry every few seconds. That alone changes the tag only after half of their
+    The links in the record get a later expiry every second. That alone changes the tag only after half of their
     validity, early enough that a client which polls never has links that are about to expire.
     """
     seen = json_bytes([job, live, ttl_s, 2 * expires_s // ttl_s])

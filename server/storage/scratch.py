@@ -41,7 +41,7 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _outlast(running)
+        await _wait_uncancelled(running)
         raise
     except OSError as error:
         if error.errno in DISK_FULL_ERRORS:
@@ -50,7 +50,7 @@ async def run_in(threads: ThreadPoolExecutor, function: Callable[..., T], *argum
         raise DiskFailed("the disk of the data folder fails; try again") from error
 
 
-async def _outlast(running: "asyncio.Future[T]") -> None:
+async def _wait_uncancelled(running: "asyncio.Future[T]") -> None:
     """Wait until *running* is done, however often the wait is cancelled; anyio cancels at every await.
 
     Its thread may use a file descriptor that the caller closes next. Closed too early, the number of the descriptor

@@ -13,7 +13,7 @@ from pipeline.errors import InvalidAudio
 from pipeline.ingest import seccomp
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
-from pipeline.ingest.isolation import Isolation, _reason
+from pipeline.ingest.isolation import Isolation, _error_of_exit
 from pipeline.ingest.seccomp import ALLOWED, ARCHITECTURES, FATAL, MEMORY, STOPPED_BY_FILTER, program
 from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, encode_audio, encode_with_ffmpeg, read
 from tests.processes import ROOT, output_of
@@ -169,7 +169,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 def test_a_decoder_that_the_filter_stopped_is_reported_as_such(precious, caplog):
     code = int(output_of(STOPPED, str(precious)))
     assert precious.exists()
-    error = _reason(code)
+    error = _error_of_exit(code)
     assert isinstance(error, InvalidAudio)
     assert not error.retryable
     assert "stopped" in str(error)

@@ -45,7 +45,7 @@ def test_messages_arrive_as_they_were_sent():
     assert np.array_equal(arrived, samples)
 
 
-@pytest.mark.parametrize("length_s", [-3_600_000.0, -0.001, 0.0, "nan", "-inf", "inf", None])
+@pytest.mark.parametrize("length_s", [-3_600_000.0, -0.001, 0.0, None])
 def test_a_length_that_no_recording_has_is_not_known(length_s):
     said = {**asdict(Probe("matroska", "opus", 48000, 2, 12.5, duration_stated=True)), "duration_s": length_s}
     arrived = unpack(b"O", orjson.dumps(said))

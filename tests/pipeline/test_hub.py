@@ -1,19 +1,16 @@
 """Tests of downloads: from a hub that answers, one that is silent, and one that does not know the model."""
 
-import hashlib
 import logging
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import hub as hubs
 from pipeline.recognition.engines.hub import ModelDownload, find_cached
-from tests.hubs import COMMIT, hub, put_into_cache
+from tests.hubs import hub, put_into_cache
 
 REPOSITORY = "somebody/whisper-of-mine"
 FILES = {
@@ -45,29 +42,6 @@ def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path, caplog):
     assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
     assert "downloading Whisper model" in caplog.messages
     assert find_cached(REPOSITORY, tmp_path) == folder
-
-
-def test_a_model_that_nobody_pinned_must_stay_what_it_was_at_its_first_download(tmp_path, monkeypatch):
-    place = download(tmp_path).parents[1]
-    recorded = orjson.loads((tmp_path / "scribewire-digests.json").read_bytes())
-    assert recorded == {
-        REPOSITORY: {"revision": COMMIT, "sha256": hashlib.sha256(FILES["model.bin"]).hexdigest()},
-    }
-    shutil.rmtree(place)
-    assert download(tmp_path).name == COMMIT  # the same again
-    shutil.rmtree(place)
-    with hub({REPOSITORY: {**FILES, "model.bin": b"other weights"}}) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        with pytest.raises(ModelUnavailable, match="its weights are not the expected ones"):
-            download(tmp_path)
-        (tmp_path / "scribewire-digests.json").unlink()
-        assert (download(tmp_path) / "model.bin").read_bytes() == b"other weights"
-
-
-def test_a_record_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "scribewire-digests.json").write_text("[]")
-    with pytest.raises(ModelUnavailable, match=r"scribewire-digests\.json cannot be read"):
-        download(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])

@@ -293,7 +293,7 @@ from pathlib import Path
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
+from pipeline.ingest.speech import packer_of
 
 def loud(windows):
     return [float(abs(window).max() > 0.01) for window in windows]
@@ -309,7 +309,9 @@ def chunks(audio):
 
 peaks = []
 with Isolation() as isolation, isolation.decoding(Path(sys.argv[1]), DecodeLimits(longest_s=7200)) as audio:
-    jobs = sum(isinstance(item, DecodeJob) for item in speech_jobs(chunks(audio), loud))
+    packer = packer_of(loud)
+    items = (item for chunk in chunks(audio) for item in packer.pack(chunk))
+    jobs = sum(isinstance(item, DecodeJob) for item in (*items, *packer.flush()))
     print(peaks[-1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, jobs)
 """
 

@@ -56,7 +56,7 @@ def test_it_knows_the_languages_of_its_model(layout, engine):
 
 
 def test_a_language_is_detected_where_there_is_a_choice(layout, engine):
-    found = engine.detect_language([read(SPEECH / "espeak" / "en_00.flac")])
+    found = engine.detect_language(read(SPEECH / "espeak" / "en_00.flac"))
     assert set(found) == engine.languages
     assert (max(found.values()) == 1.0) == (not layout.multilingual)
 

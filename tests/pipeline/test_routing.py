@@ -66,8 +66,8 @@ class FakeModel:
         self.asked.append((self.name, request.language))
         return RecognitionResult(self.spoken.words(request, request.language), request.language, 1.0, -0.1, 0.0)
 
-    async def detect_language(self, windows: Sequence[Samples], **_: object) -> Mapping[str, float]:
-        start, _, found = self.spoken.at(windows[0])
+    async def detect_language(self, samples: Samples, **_: object) -> Mapping[str, float]:
+        start, _, found = self.spoken.at(samples)
         self.asked.append((self.name, "?"))
         rest = (1 - self.probability) / 2
         return self.spoken.seems.get(start, {code: self.probability if code == found else rest for code in MANY})
@@ -122,6 +122,13 @@ def test_each_utterance_of_a_file_is_heard_in_its_language():
     heard = hear(FakeModels(spoken), request_of(spoken, 0, 16))
     assert [word.language for word in heard.words] == ["en"] * 6 + ["fr"] * 6 + ["en"] * 6 + ["es"] * 6
     assert not [word.text for word in heard.words if word.text.startswith("wrong")]
+
+
+@pytest.mark.parametrize(("latin", "named", "found"), [(0.8, "", "es"), (0.95, "", "la"), (0.8, "es la", "la")])
+def test_a_language_that_nobody_tested_is_found_where_it_is_certain_or_the_order_names_it(latin, named, found):
+    spoken = Spoken([(0, 4, found)], seems={0: {"la": latin, "es": 1 - latin}})
+    models = FakeModels(spoken, small=False, languages=MANY | {"la"})
+    assert hear(models, request_of(spoken, 0, 4.5, languages=frozenset(named.split()))).language == found
 
 
 @pytest.mark.parametrize("turn", [None, 0])

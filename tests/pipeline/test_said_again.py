@@ -12,8 +12,6 @@ from benchmarks.scoring import spoken_words
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.found import EngineSettings
@@ -24,7 +22,7 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.session import Session
 from pipeline.words import Word
 from tests.pipeline.sessions import committed_words, run_session
-from tests.pipeline.sounds import SPEECH, read
+from tests.pipeline.sounds import SPEECH, jobs_of, read
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +38,8 @@ def said_again(times: int, gap_s: float) -> Samples:
 
 
 def as_file(engine: Engine, samples: Samples) -> tuple[Word, ...]:
-    jobs = speech_jobs([samples], VoiceDetector().stream(), packing_options(engine.longest_job))
-    requests = (
-        DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced)
-        for job in jobs
-        if isinstance(job, DecodeJob)
-    )
+    jobs = jobs_of(samples, VoiceDetector(), packing_options(engine.longest_job))
+    requests = (DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced) for job in jobs)
     return tuple(chain.from_iterable(engine.recognise([request])[0].words for request in requests))
 
 

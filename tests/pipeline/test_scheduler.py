@@ -158,8 +158,7 @@ async def test_more_windows_than_may_wait_are_refused(monkeypatch):
 
 async def test_the_language_is_detected_in_its_turn():
     async with scheduling(max_batch=4) as (_, scheduler):
-        windows = [np.zeros(10, np.float32)] * 8
-        found = await scheduler.detect_language(windows, tenant="a", urgency=Urgency.BATCH)
+        found = await scheduler.detect_language(np.zeros(8, np.float32), tenant="a", urgency=Urgency.BATCH)
         assert found == {"en": 0.8}
 
 

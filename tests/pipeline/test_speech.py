@@ -1,7 +1,6 @@
 """Tests of speech.py: decode jobs of the real clips with the real voice detector."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import Samples, position
 from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
-from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
-from tests.pipeline.sounds import CLIPS, SPEECH, read
+from tests.pipeline.sounds import CLIPS, SPEECH, packed, read
 
 SPOKEN = [clip for clip in CLIPS if clip.get("words")]
 
@@ -23,7 +21,7 @@ def detector() -> VoiceDetector:
 
 
 def pack(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
-    return list(speech_jobs([samples], detector.stream(), options))
+    return packed([samples], detector, options)
 
 
 def jobs_in(items: list[Packed]) -> list[DecodeJob]:
@@ -54,19 +52,10 @@ def test_any_chunking_gives_the_same_jobs(detector, cuts):
     samples = read(SPEECH / "espeak" / "en_noisy_2.flac")
     chunks = [samples[start:end] for start, end in pairwise([0, *sorted(cuts), len(samples)])]
     options = PackingOptions(target=position(2), pause=position(0.5))
-    items = list(speech_jobs(chunks, detector.stream(), options))
+    items = packed(chunks, detector, options)
     expected = pack(samples, detector, options)
     assert [(type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in items] == [
         (type(item), getattr(item, "start", None), getattr(item, "at", None)) for item in expected
     ]
     for job, same in zip(jobs_in(items), jobs_in(expected), strict=True):
         assert np.array_equal(job.samples, same.samples)
-
-
-def test_an_error_of_the_recording_comes_through(detector):
-    def broken() -> Any:
-        yield np.zeros(1000, np.float32)
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="disk"):
-        list(speech_jobs(broken(), detector.stream()))

@@ -49,7 +49,7 @@ class FrameEngine:
     def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         return [RecognitionResult(self._decode(request), "en") for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
+    def detect_language(self, samples: Samples) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
         return {"en": 1.0}
 
     def close(self) -> None: ...

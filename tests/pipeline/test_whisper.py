@@ -15,15 +15,13 @@ from benchmarks.scoring import matches, spoken_words, word_errors
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import speech_jobs
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.hints import Hints
 from pipeline.words import Word, join_words
-from tests.pipeline.sounds import CLIPS, SPEECH, read
+from tests.pipeline.sounds import CLIPS, SPEECH, jobs_of, read
 
 bootstrap.prepare()
 from pipeline.recognition.engines.whisper.engine import WhisperEngine  # noqa: E402  after prepare(), as in load.py
@@ -49,8 +47,7 @@ def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)
-            for item in speech_jobs([read(SPEECH / clip["file"])], detector.stream(), options)
-            if isinstance(item, DecodeJob)
+            for item in jobs_of(read(SPEECH / clip["file"]), detector, options)
         ]
         for clip in KNOWN
     }
@@ -102,8 +99,7 @@ def test_words_of_short_clips_are_heard_almost_without_error(alone):
 
 def test_the_language_of_every_clip_is_right(engine, jobs, alone):
     for row in KNOWN:
-        windows = [job.samples for job in jobs[row["file"]]]
-        found = engine.detect_language(windows[:TOGETHER])
+        found = engine.detect_language(jobs[row["file"]][0].samples)
         assert (row["file"], max(found, key=found.__getitem__)) == (row["file"], row["language"])
         assert found[row["language"]] > 0.5
         assert {heard.language for heard in alone[row["file"]] if heard.words} == {row["language"]}

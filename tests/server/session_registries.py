@@ -59,7 +59,9 @@ async def session_registry(
             rules=RULES,
         )
     )
-    housekeeping = Housekeeping([Chore("finishing", RULES.stale_s, made.finish_stale)], Metrics(), closing)
+    finishing = Chore("finishing", RULES.stale_s, made.finish_stale)
+    stopping = Chore("stopping", RULES.look_s, made.stop_canceled)
+    housekeeping = Housekeeping([finishing, stopping], Metrics(), closing)
     running = asyncio.gather(made.run(), housekeeping.run())
     await asyncio.sleep(0)
     try:

@@ -41,7 +41,7 @@ class SlowEngine:
         time.sleep(self.call_s)
         return [RecognitionResult((), "en", 1.0, 0.0, 0.0) for _ in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
+    def detect_language(self, samples: Samples) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
         return {"en": 1.0}
 
     def close(self) -> None:

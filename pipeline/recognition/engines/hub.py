@@ -12,13 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
-import orjson
 from huggingface_hub import constants
 
 import pipeline
@@ -33,7 +32,6 @@ NEEDED = ("model.bin", "tokenizer.json")
 """Files without which no model can be loaded."""
 
 _FILES = ["config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"]
-_RECORD = "scribewire-digests.json"  # in the cache folder: revision and digest of what was downloaded unpinned
 REACH_S = 12.0  # the longest wait for the hub's first answer
 _MEGABYTE = 1_000_000
 BY_HAND = (
@@ -53,10 +51,10 @@ def _repository_folder(repository: str, cache_dir: Path | None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Which bytes a model of the hub must have."""
+    """Which bytes a model of the hub must have. None: the newest, whatever they are."""
 
-    revision: str | None = None  # the commit; None: the newest
-    sha256: str | None = None  # of model.bin; None: not known before the first download
+    revision: str | None = None  # the commit
+    sha256: str | None = None  # of model.bin
 
 
 def find_cached(repository: str, cache_dir: Path | None, revision: str | None = None) -> Path | None:
@@ -91,36 +89,28 @@ class ModelDownload:
         """Download the model and return its folder. An earlier download that was interrupted is continued.
 
         Raises ModelUnavailable after 12 s if the hub cannot be reached, and after *wait_s* if it is too slow. Also
-        raises it, and deletes the files, if the weights are not those of *pin* or of the model's first download.
+        raises it, and deletes the weights, if they are not those of *pin*.
         """
         log.info("downloading Whisper model", extra={"model": self.model, "repository": self.repository})
         deadline = time.monotonic() + self.wait_s
-        cache = cache_folder(self.cache_dir)
-        pin = self.pin if self.pin.revision is not None else _read_pins(cache).get(self.repository, self.pin)
-        with _start(self.repository, str(cache), pin.revision or "") as child:
+        with _start(self.repository, str(cache_folder(self.cache_dir)), self.pin.revision or "") as child:
             try:
                 folder = self._follow(child, deadline)
             finally:
                 child.kill()
-        self._check(folder, pin, cache)
+        self._check(folder)
         return folder
 
-    def _check(self, folder: Path, pin: Pin, cache: Path) -> None:
-        """Compare the weights with the *pin*. If it has no digest, record theirs for later downloads."""
+    def _check(self, folder: Path) -> None:
+        """Compare the weights with the pin."""
         weights = folder / "model.bin"
         if not weights.is_file():
             raise self._unavailable("it has no model.bin")
-        sha256 = digest_of(weights)
-        if pin.sha256 is not None and sha256 != pin.sha256:
+        if self.pin.sha256 is not None and (sha256 := digest_of(weights)) != self.pin.sha256:
             weights.resolve().unlink()  # in the cache a file is a link to its bytes
             weights.unlink(missing_ok=True)
-            raise self._unavailable(f"its weights are not the expected ones: SHA-256 {sha256} instead of {pin.sha256}")
-        if pin.sha256 is None:
-            try:
-                _record(cache, self.repository, Pin(folder.name, sha256))
-            except OSError as error:
-                raise self._unavailable(f"its digest cannot be recorded in {cache}: {error}") from None
-            log.info("recorded the digest of a model", extra={"repository": self.repository, "sha256": sha256})
+            text = f"its weights are not the expected ones: SHA-256 {sha256} instead of {self.pin.sha256}"
+            raise self._unavailable(text)
 
     def _follow(self, child: subprocess.Popen[bytes], deadline: float) -> Path:
         """Read what main() prints until the download is over, at most until *deadline*, and return the folder."""
@@ -164,24 +154,6 @@ def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal. A gigabyte takes about a second."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _read_pins(cache: Path) -> dict[str, Pin]:
-    """Return the pins of models that were downloaded before, by repository."""
-    try:
-        stored = orjson.loads((cache / _RECORD).read_bytes())
-        return {repository: Pin(**pin) for repository, pin in stored.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ModelUnavailable(f"{cache / _RECORD} cannot be read ({error}): restore or delete it") from None
-
-
-def _record(cache: Path, repository: str, pin: Pin) -> None:
-    pins = {name: asdict(one) for name, one in (_read_pins(cache) | {repository: pin}).items()}
-    half_written = cache / f"{_RECORD}.new"
-    half_written.write_bytes(orjson.dumps(pins, option=orjson.OPT_INDENT_2))
-    half_written.rename(cache / _RECORD)
 
 
 def _start(*arguments: str) -> subprocess.Popen[bytes]:

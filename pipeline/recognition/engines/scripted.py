@@ -46,7 +46,7 @@ class ScriptedEngine:
     def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
         return [self._recognise_one(request) for request in requests]
 
-    def detect_language(self, windows: Sequence[Samples]) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
+    def detect_language(self, samples: Samples) -> Mapping[str, float]:  # noqa: ARG002  Engine gives the name
         return {"en": 1.0}
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class ScriptedEngine:
 
     def _make_word(self, number: int) -> Word:
         start = number * WORD_STEP
-        return Word(self._text[number % len(self._text)], start, start + WORD_LENGTH, PROBABILITY)
+        return Word(self._text[number % len(self._text)], start, start + WORD_LENGTH, PROBABILITY, language="en")
 
 
 def find_models(_: EngineSettings) -> FoundModels:

@@ -82,18 +82,18 @@ class _Conversation:
             data = message.get("bytes")
             if data is None:
                 await self.socket.wait_for_turn()
-                await self._do(message.get("text") or "")
+                await self._handle_text(message.get("text") or "")
             elif data and not self.session.live.ending:
-                await self._feed(data)
+                await self._handle_audio(data)
 
-    async def _feed(self, data: bytes) -> None:
+    async def _handle_audio(self, data: bytes) -> None:
         if len(data) > MAX_MESSAGE_BYTES:
             raise MessageTooBig(f"a message may have {MAX_MESSAGE_BYTES} bytes")
         self._sha256.update(data)
         await self.session.seat.write(data)
         await self._send(self.results.advance(self.session.heard_s))
 
-    async def _do(self, text: str) -> None:
+    async def _handle_text(self, text: str) -> None:
         said = message_of(text)
         match None if said is None else said.get("type"):
             case "KeepAlive":

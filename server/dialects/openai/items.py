@@ -59,20 +59,20 @@ class Items:
         """Handle an event of the live session."""
         match frame["type"]:
             case "speech.started" if not self.manual:
-                return self._begin(frame["at"])
-            case "speech.ended" if not self.manual and not self.semantic and self._open:
+                return self._begin_item(frame["at"])
+            case "speech.ended" if not self.manual and not self.semantic and self._has_open_item:
                 return self._end_item(frame["at"])
-            case "turn.ended" if not self.manual and self._open:
+            case "turn.ended" if not self.manual and self._has_open_item:
                 return self._end_item(frame["at"]) + self._complete_while(lambda item: item.start <= frame["at"])
             case "warning" if frame["code"] == UNAVAILABLE.code:
                 self.semantic = False
             case "word":
-                return self._say(frame)
+                return self._add_word(frame)
             case "segment" if not self.manual and not self.semantic and not frame["forced"]:
                 return self._complete_while(lambda item: item.start <= frame["end"])
             case "finalized":
                 self._decided = frame["at"]
-                wordless = self.semantic and self._open and self._items[-1].start < frame["at"]
+                wordless = self.semantic and self._has_open_item and self._items[-1].start < frame["at"]
                 return (self._end_item(frame["at"]) if wordless else []) + self._complete_decided()
             case "language":
                 self.language = frame["language"]
@@ -80,22 +80,24 @@ class Items:
 
     def commit(self, at: float) -> list[ServerEvent]:
         """End an item at *at*, which finalize() returned. Without *manual*, an open item is left to end by itself."""
-        if self._open and not self.manual:
+        if self._has_open_item and not self.manual:
             return []
-        begun = [] if self._open else self._begin(self._reached if self.manual else at, announced=False)
+        begun = [] if self._has_open_item else self._begin_item(self._reached if self.manual else at, announced=False)
         return begun + self._end_item(at) + self._complete_decided()
 
     def switch(self, at: float, *, manual: bool) -> list[ServerEvent]:
         """Change *manual* at the time *at*."""
-        ended = self._end_item(at) + self._complete_decided() if self._open and self.manual and not manual else []
+        ended = (
+            self._end_item(at) + self._complete_decided() if self._has_open_item and self.manual and not manual else []
+        )
         self.manual = manual
         return ended
 
     def clear(self, at: float) -> list[ServerEvent]:
         """Drop the uncommitted audio up to *at*: the client gets no event about it."""
-        if self.manual and not self._open:
-            self._begin(self._reached, announced=False)
-        if self._open:
+        if self.manual and not self._has_open_item:
+            self._begin_item(self._reached, announced=False)
+        if self._has_open_item:
             self._items[-1].dropped = True
         if self.manual:
             self._end_item(at)
@@ -104,14 +106,14 @@ class Items:
     def finish(self, at: float) -> list[ServerEvent]:
         """Complete every item, because the session has ended at *at*."""
         self._decided = math.inf
-        return (self._end_item(at) if self._open else []) + self._complete_while(lambda _: True)
+        return (self._end_item(at) if self._has_open_item else []) + self._complete_while(lambda _: True)
 
     @property
-    def _open(self) -> bool:
+    def _has_open_item(self) -> bool:
         """Whether there is an item that has not ended."""
         return bool(self._items) and self._items[-1].end is None
 
-    def _begin(self, at: float, *, announced: bool = True) -> list[ServerEvent]:
+    def _begin_item(self, at: float, *, announced: bool = True) -> list[ServerEvent]:
         item = Item(self.names.next(), at)
         self._items.append(item)
         started = {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": self._ms(at)}
@@ -132,13 +134,13 @@ class Items:
             {"type": "conversation.item.done", "item": _message(item), **place},
         ]
 
-    def _say(self, word: Frame) -> list[ServerEvent]:
+    def _add_word(self, word: Frame) -> list[ServerEvent]:
         middle = (word["start"] + word["end"]) / 2
         events: list[ServerEvent] = []
         while self._items and self._has_all_words(self._items[0], middle):
             events += self._completion_events(self._items.popleft())
         if not self._items:
-            events += self._begin(self._reached if self.manual else word["start"])
+            events += self._begin_item(self._reached if self.manual else word["start"])
         item = self._items[0]
         space = " " if item.text and word.get("spaced", True) else ""
         item.text += space + word["word"]

@@ -130,7 +130,7 @@ def _check_query(websocket: WebSocket, offer: Offer) -> None:
 
 
 @dataclass(slots=True)
-class _Call:
+class _OpenSession:
     """A live session of the socket, and its items."""
 
     session: SocketSession
@@ -155,8 +155,8 @@ class _Conversation:
     _id: str = field(default_factory=lambda: fresh_id(Prefix.SESSION))
     _names: ItemNames = field(default_factory=ItemNames)
     _events: "count[int]" = field(default_factory=lambda: count(1))
-    _calls: "asyncio.Queue[_Call]" = field(default_factory=asyncio.Queue)
-    _call: _Call | None = None  # the call that takes audio
+    _sessions: "asyncio.Queue[_OpenSession]" = field(default_factory=asyncio.Queue)
+    _open: _OpenSession | None = None  # the session that takes audio now
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _before_s: float = 0.0  # audio of earlier sessions
@@ -175,13 +175,13 @@ class _Conversation:
     async def _listen(self) -> None:
         """Send the events of each session in turn. Raises Refused if one ends although the client did not end it."""
         while True:
-            call = await self._calls.get()
+            opened = await self._sessions.get()
             try:
-                await call.session.follow(partial(self._send_frames, call.items))
+                await opened.session.follow(partial(self._send_frames, opened.items))
             except Refused as error:
                 if error.code != "ingest_idle":  # no audio came for long: the next audio opens another session
                     raise
-            await self._send(call.items.finish(call.seconds))
+            await self._send(opened.items.finish(opened.seconds))
 
     async def _send_frames(self, items: Items, frames: Sequence[Frame]) -> None:
         await self._send([event for frame in frames for event in items.render(frame)])
@@ -209,18 +209,18 @@ class _Conversation:
             try:
                 said = _parse_message(message.get("text"))
                 event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
-                await self._do(said)
+                await self._handle_message(said)
             except _Misunderstood as wrong:
                 await self.socket.wait_for_turn()
                 await self._send([error_event(wrong.problem, event_id)])
 
-    async def _do(self, said: Mapping[str, Any]) -> None:
+    async def _handle_message(self, said: Mapping[str, Any]) -> None:
         """Carry out one message. Raises _Misunderstood if the conversation can continue, RequestError if it cannot."""
         match said.get("type"):
             case "session.update":
-                await self._update(said.get("session"))
+                await self._change_config(said.get("session"))
             case "input_audio_buffer.append":
-                await self._append(_audio(said.get("audio")))
+                await self._take_audio(_audio(said.get("audio")))
             case "input_audio_buffer.commit":
                 await self._commit()
             case "input_audio_buffer.clear":
@@ -230,7 +230,7 @@ class _Conversation:
             case _:
                 raise _Misunderstood("invalid_message", "type must name an event")
 
-    async def _update(self, session: object) -> None:
+    async def _change_config(self, session: object) -> None:
         """Change the configuration. Audio that was sent before is recognised with the old one."""
         await self.socket.wait_for_turn()
         if not isinstance(session, dict):
@@ -239,26 +239,26 @@ class _Conversation:
             wanted = self.wanted.with_changes(session, self.offer)
         except Refused as error:
             raise _Misunderstood(error.code, error.detail) from None
-        if self._call is not None and wanted.order() != self.wanted.order():
-            await self._hang_up(self._call)
-        elif self._call is not None and wanted.manual != self.wanted.manual:
-            at = 0.0 if wanted.manual else self._call.session.seat.finalize()
-            await self._send(self._call.items.switch(at, manual=wanted.manual))
+        if self._open is not None and wanted.order() != self.wanted.order():
+            await self._end_session(self._open)
+        elif self._open is not None and wanted.manual != self.wanted.manual:
+            at = 0.0 if wanted.manual else self._open.session.seat.finalize()
+            await self._send(self._open.items.switch(at, manual=wanted.manual))
         self.wanted = wanted
         await self._send([{"type": "session.updated", "session": self._session_object()}])
 
-    async def _append(self, data: bytes) -> None:
+    async def _take_audio(self, data: bytes) -> None:
         self._uncommitted += len(data)
-        if self._call is not None and self._call.session.live.ending:
-            await self._hang_up(self._call)
-        call = self._call or await self._dial()
-        call.taken += len(data)
-        await call.session.seat.write(data)
+        if self._open is not None and self._open.session.live.ending:
+            await self._end_session(self._open)
+        opened = self._open or await self._open_session()
+        opened.taken += len(data)
+        await opened.session.seat.write(data)
 
     async def _commit(self) -> None:
         await self.socket.wait_for_turn()
-        if self._call is not None:
-            await self._send(self._call.items.commit(self._call.session.seat.finalize()))
+        if self._open is not None:
+            await self._send(self._open.items.commit(self._open.session.seat.finalize()))
         elif not self._uncommitted and self.wanted.manual:
             raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
         self._uncommitted = 0
@@ -267,16 +267,16 @@ class _Conversation:
         await self.socket.wait_for_turn()
         self._uncommitted = 0
         cleared: list[ServerEvent] = [{"type": "input_audio_buffer.cleared"}]
-        await self._send(self._call.items.clear(self._call.session.seat.finalize()) if self._call else cleared)
+        await self._send(self._open.items.clear(self._open.session.seat.finalize()) if self._open else cleared)
 
     # --- live sessions -----------------------------------------------------------------------------------------------
 
-    async def _dial(self) -> _Call:
+    async def _open_session(self) -> _OpenSession:
         wanted, websocket = self.wanted, self.socket.websocket
         _, key, _ = self.caller.require_account()
         caller = await self.parts.access.identify_hash(websocket, key.hash)  # the key may have been revoked
-        opened = open_session(self.parts, websocket, caller, wanted.order(), wanted.warnings)
-        session = await self._stack.enter_async_context(opened)
+        opening = open_session(self.parts, websocket, caller, wanted.order(), wanted.warnings)
+        session = await self._stack.enter_async_context(opening)
         items = Items(
             self._names,
             manual=wanted.manual,
@@ -284,16 +284,16 @@ class _Conversation:
             language=wanted.spoken.language,
             offset_s=self._before_s,
         )
-        call = self._call = _Call(session, items, wanted.rate)
-        self._calls.put_nowait(call)
-        return call
+        opened = self._open = _OpenSession(session, items, wanted.rate)
+        self._sessions.put_nowait(opened)
+        return opened
 
-    async def _hang_up(self, call: _Call) -> None:
+    async def _end_session(self, opened: _OpenSession) -> None:
         """End the session, and wait for its end, so that an account with one session may open the next."""
-        self._before_s += call.seconds
-        self._call = None
+        self._before_s += opened.seconds
+        self._open = None
         await self._stack.aclose()
-        await call.session.live.over.wait()
+        await opened.session.live.over.wait()
 
 
 class _Misunderstood(Exception):

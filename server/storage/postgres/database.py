@@ -116,9 +116,9 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         self._closing = True
-        await asyncio.to_thread(self._join)
+        await asyncio.to_thread(self._join_threads)
 
-    def _join(self) -> None:
+    def _join_threads(self) -> None:
         self._gathered.put(None)
         self._gatherer.join()
         self._writers.shutdown()

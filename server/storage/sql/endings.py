@@ -16,7 +16,7 @@ from server.storage.sql.rows import BATCH, LIVE, SqlRow, error_of, job_of, quota
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
-AT_ONCE = 0  # as run_after: a clock that is set back delays no job that waits for a worker alone
+AT_ONCE = 0  # run_after of a job without a delay; the present time would delay it if the clock were set back
 
 
 def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:

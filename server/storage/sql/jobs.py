@@ -33,7 +33,6 @@ from server.storage.sql.database import (
 )
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
 from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
-from server.storage.sql.shared_reads import SharedReads
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
@@ -44,10 +43,11 @@ def _get(tx: Transaction, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def _cancel_requests(tx: Transaction, job_ids: Collection[str]) -> dict[str, bool]:
-    """Whether each job is to be canceled. Jobs that do not exist are left out."""
-    rows = tx.all(f"SELECT id, cancel_requested_at FROM jobs WHERE id IN ({marks(job_ids)})", (*job_ids,))  # noqa: S608  marks only
-    return {row["id"]: row["cancel_requested_at"] is not None for row in rows}
+def _list_canceled(tx: Transaction, job_ids: Collection[str]) -> list[str]:
+    """Those of *job_ids* that are to be canceled or were deleted."""
+    rows = tx.all(f"SELECT id FROM jobs WHERE id IN ({marks(job_ids)}) AND cancel_requested_at IS NULL", (*job_ids,))  # noqa: S608  marks only
+    going_on = {row["id"] for row in rows}
+    return [job_id for job_id in job_ids if job_id not in going_on]
 
 
 def _artifact(tx: Transaction, job_id: str, kind: str) -> Artifact | None:
@@ -96,7 +96,6 @@ class JobStore(SqlStore):
         self._is_alive = is_alive
         self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
         self._turns = KeyedTurns()  # of accounts that search
-        self._looks = SharedReads(self._cancel_requests)
 
     # --- acceptance ---
 
@@ -163,16 +162,12 @@ class JobStore(SqlStore):
     # --- reading ---
 
     get = lookup_method(_get)
-    _cancel_requests = read_method(_cancel_requests)
+    list_canceled = read_method(_list_canceled)
     artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
     list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
-
-    async def is_canceled(self, job_id: str) -> bool | None:
-        """Whether the job is to be canceled; None if there is none. Many jobs share a read, a moment later."""
-        return await self._looks.get(job_id)
 
     async def chunks(self, job_id: str) -> list[bytes]:
         """The stored chunks of the job, in order."""

@@ -17,7 +17,7 @@ from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, laps
 from server.storage.sql.events import append, append_where, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
-from server.storage.sql.unreadable import is_readable, set_aside
+from server.storage.sql.unreadable import set_aside, why_unreadable
 
 HELD = "id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
 """Whether the job's lease is valid. An expired lease is refused even before reap() has ended it."""
@@ -224,7 +224,7 @@ def list_stale_live(tx: Transaction, *, limit: int) -> list[Job]:
         " ORDER BY queued_at LIMIT ?",
         (LIVE, tx.now - LIVE_GRACE_MS, tx.now + LIVE_GRACE_MS, limit),  # the clock may have been set back
     )
-    return [job_of(row) for row in rows if is_readable(row)]  # reap() sets the others aside
+    return [job_of(row) for row in rows if why_unreadable(row) is None]  # reap() sets the others aside
 
 
 def request_cancel(tx: Transaction, job_id: str) -> Job | None:

@@ -36,37 +36,24 @@ async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch):
         await arrives(bodies, "one", others)
 
 
-async def test_who_takes_long_to_send_gives_way_and_a_whole_body_does_not(monkeypatch):
-    monkeypatch.setattr(large_bodies, "PLACES", 2)
+async def test_who_takes_too_long_to_send_loses_the_place_and_a_whole_body_does_not(monkeypatch):
+    monkeypatch.setattr(large_bodies, "PLACES", 1)
+    monkeypatch.setattr(large_bodies, "ARRIVAL_S", SHORT_S)
     bodies = LargeBodies()
-    whole, entered = asyncio.Event(), asyncio.Event()
 
-    async def send_slowly() -> None:
-        async with AsyncExitStack() as stack:
-            await arrives(bodies, "slow", stack)
-            entered.set()
+    async def send_slowly(late: AsyncExitStack) -> None:
+        async with AsyncExitStack() as slow:
+            await arrives(bodies, "slow", slow)
+            with pytest.raises(Refused, match="too many large bodies"):
+                await arrives(bodies, "late", late)
             await asyncio.sleep(60)
 
-    async def send_and_wait() -> None:
-        async with AsyncExitStack() as stack:
-            (await arrives(bodies, "whole", stack)).settle()
-            await whole.wait()
-
-    waiting = asyncio.create_task(send_and_wait())
-    await asyncio.sleep(0)
-    slow = asyncio.create_task(send_slowly())
-    await entered.wait()
     async with AsyncExitStack() as late:
-        with pytest.raises(Refused) as caught:
-            await arrives(bodies, "late", late)
-        assert caught.value.code == "queue_full"
-        monkeypatch.setattr(large_bodies, "KEPT_S", 0.0)
-        await arrives(bodies, "late", late)
-    with pytest.raises(Problem) as lost:
-        await slow
-    assert (lost.value.code, lost.value.status) == ("request_timeout", 408)
-    whole.set()
-    await waiting
+        with pytest.raises(Problem) as lost:
+            await send_slowly(late)
+        assert (lost.value.code, lost.value.status) == ("request_timeout", 408)
+        (await arrives(bodies, "late", late)).settle()
+        await asyncio.sleep(2 * SHORT_S)
 
 
 async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_path, monkeypatch):

@@ -198,19 +198,14 @@ class WhisperEngine:
                 result = replace(result, words=words)
         return result
 
-    def detect_language(self, windows: Sequence[Samples]) -> dict[str, float]:
-        """See Engine. Longer windows count more, and each is padded as little as possible: see decisions.md."""
+    def detect_language(self, samples: Samples) -> dict[str, float]:
+        """See Engine. The window is as short as it can be: see decisions.md."""
         if not self._multilingual:
             return {_ENGLISH: 1.0}
-        sums: dict[str, float] = {}
         try:
-            for window in windows:
-                encoded = self._encode([raise_level(window)], window_for(len(window)))
-                for language, probability in self._languages(encoded)[0].items():
-                    sums[language] = sums.get(language, 0.0) + probability * len(window)
+            return self._languages(self._encode([raise_level(samples)], window_for(len(samples))))[0]
         except RuntimeError as error:
             raise EngineFailed(f"CTranslate2 failed: {error}") from error
-        return {language: share / sum(map(len, windows)) for language, share in sums.items()}
 
     def close(self) -> None:
         """See Engine."""
