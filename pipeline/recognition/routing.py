@@ -19,7 +19,7 @@ from typing import Protocol
 from pipeline.audio import RATE, Samples, floats_of, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language
+from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language, without_untested
 from pipeline.words import Word
 
 SURE = 0.75
@@ -174,8 +174,8 @@ class _Caller:
         model = await self.models.model_for(language)
         known = replace(request, language=language)
         result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
-        words = tuple(replace(word, language=language) for word in result.words)
-        return asked, replace(result, language=language, language_probability=None, words=words)
+        words = (word if word.language == language else replace(word, language=language) for word in result.words)
+        return asked, replace(result, language=language, language_probability=None, words=tuple(words))
 
     async def check_live(
         self,
@@ -328,8 +328,11 @@ class _Caller:
         samples = floats_of(part_of(request, span).samples)
         probabilities = await model.detect_language(samples, tenant=self.tenant, urgency=urgency)
         known = {code: probabilities.get(code, 0.0) for code in allowed}
+        if sum(known.values()) < SPOKEN:
+            return known
+        known = known if request.languages else without_untested(known)
         every = sum(known.values())
-        return known if every < SPOKEN else {code: share / every for code, share in known.items()}
+        return {code: share / every for code, share in known.items()}
 
 
 def _is_doubtful(found: Choice, neighbour: str | None, heard: RecognitionResult) -> bool:

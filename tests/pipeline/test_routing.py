@@ -124,6 +124,13 @@ def test_each_utterance_of_a_file_is_heard_in_its_language():
     assert not [word.text for word in heard.words if word.text.startswith("wrong")]
 
 
+@pytest.mark.parametrize(("latin", "named", "found"), [(0.8, "", "es"), (0.95, "", "la"), (0.8, "es la", "la")])
+def test_a_language_that_nobody_tested_is_found_where_it_is_certain_or_the_order_names_it(latin, named, found):
+    spoken = Spoken([(0, 4, found)], seems={0: {"la": latin, "es": 1 - latin}})
+    models = FakeModels(spoken, small=False, languages=MANY | {"la"})
+    assert hear(models, request_of(spoken, 0, 4.5, languages=frozenset(named.split()))).language == found
+
+
 @pytest.mark.parametrize("turn", [None, 0])
 def test_nothing_is_lost_where_somebody_goes_on_in_another_language_without_a_pause(turn):
     spoken = Spoken([(0, 3, "en"), (3, 6, "fr")])
