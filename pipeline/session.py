@@ -42,8 +42,8 @@ ENOUGH_BUFFERED = position(5)
 WINDOWS = 16
 """Windows, half a second, that are processed before other tasks get a turn on the event loop."""
 
-TOGETHER = 4 * WINDOW
-"""Audio that cannot cause a decision waits until this much can be processed together, which halves its cost."""
+TOGETHER = WINDOWS * WINDOW
+"""Audio that cannot cause a decision waits until this much can be processed together, which costs a third."""
 
 AHEAD_S = 0.25
 """A sender further ahead of real time than this waits for answers, so that words do not depend on its speed."""
@@ -97,8 +97,8 @@ class _Command(Enum):
     END = auto()
 
 
-_Detected: TypeAlias = tuple[Samples, float]
-"""A window and its probability of speech."""
+_Detected: TypeAlias = tuple[Windows, Sequence[float]]
+"""Windows, and the probability of speech of each."""
 
 _NOTHING = np.zeros(0, np.float32)
 
@@ -131,12 +131,13 @@ class Session:
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
         # What the detector has: the windows, their probabilities to come, and the command behind them.
         self._detecting: tuple[Windows, Awaitable[list[float]], _Command | None] | None = None
-        self._answers: deque[_Answer] = deque()  # that the core does not have yet
+        self._asked = 0  # requests and checks whose answers the core does not have yet
+        self._answers: deque[_Answer] = deque()  # of these, those that have come
         self._unread: deque[TimedEvent] = deque()
         self._loop = asyncio.get_running_loop()
         self._clock = EventClock(time.time() - self._loop.time())
         self._changes = Changes()
-        self._played_s = 0.0  # when a player in real time would finish the audio processed so far
+        self._began_s = 0.0  # when a player in real time would have begun, which waits for audio that comes late
         self._round_s = 0.0
         self._language: str | None = None  # of the last answer, which may be a guess
         self._received = 0
@@ -158,8 +159,10 @@ class Session:
             raise ValueError("audio after the end")
         if self._waiting + len(samples) > MAX_BUFFERED:
             raise TooFast(f"more than {MAX_BUFFERED // RATE} s of audio would wait")
+        now_s = self._loop.time()
+        self._began_s = max(self._began_s, now_s - self._received / RATE)
         self._received += len(samples)
-        self._clock.note_arrival(self._received, self._loop.time())
+        self._clock.note_arrival(self._received, now_s)
         self._queue(samples)
 
     async def wait_for_room(self) -> None:
@@ -230,6 +233,7 @@ class Session:
                     while self._detected and await self._may_take_in():
                         self._take_in(tasks)
                     if self._answers:
+                        self._asked -= 1
                         self._answers.popleft()()
                         self._advance(tasks)
                     elif self._backlog:
@@ -260,7 +264,7 @@ class Session:
 
         The part reaches to the next command, but has no more than WINDOWS windows.
         """
-        if self._detected or self._detecting is not None:
+        if self._detected or self._detecting is not None or not self._backlog:
             return
         pieces: list[Samples] = []
         command, room = None, WINDOWS * WINDOW
@@ -277,7 +281,6 @@ class Session:
         windows = self._framer.windows_of(pieces[0] if len(pieces) == 1 else np.concatenate([_NOTHING, *pieces]))
         if command is _Command.END:
             windows = np.concatenate([windows, self._framer.flush()[0]])
-        self._played_s = max(self._played_s, self._loop.time()) + windows.size / RATE
         found = self._vad(windows) if len(windows) else []
         if isinstance(found, list):
             self._note_detected(windows, found, command)
@@ -285,7 +288,8 @@ class Session:
             self._detecting = windows, found, command
 
     def _note_detected(self, windows: Windows, speech: Sequence[float], command: _Command | None) -> None:
-        self._detected.extend(zip(windows, speech, strict=True))
+        if len(windows):
+            self._detected.append((windows, speech))
         if command is not None:
             self._detected.append(command)
 
@@ -304,23 +308,24 @@ class Session:
 
     @property
     def _has_room(self) -> bool:
-        return not self._core.full and len(self._unread) < MAX_UNREAD
+        return self._core.room > 0 and len(self._unread) < MAX_UNREAD
 
     def _take_in(self, tasks: asyncio.TaskGroup) -> None:
-        """Give the core the next part, if there is one: a command, or windows up to one that may cause a decision."""
-        steady = self._core.steady - WINDOW if self._ahead_s <= 0 else 0
-        while self._detected:
-            item = self._detected.popleft()
-            if item is _Command.FINALIZE:
-                self._core.finalize()
-            elif item is _Command.END:
-                self._core.finish(self._received)
-            elif not isinstance(item, _Command):
-                window, speech = item
-                self._core.receive_audio(window, speech=speech)
-                if self._core.position < steady and not self._core.full:
-                    continue
-            break
+        """Give the core the next part: a command, or windows up to one that may cause a decision."""
+        item = self._detected.popleft()
+        if item is _Command.FINALIZE:
+            self._core.finalize()
+        elif item is _Command.END:
+            self._core.finish(self._received)
+        elif not isinstance(item, _Command):
+            windows, speech = item
+            most = min(self._core.steady - self._core.position, self._core.room)
+            if self._asked:  # the first window that comes too early may have to wait for the answer
+                most = min(most, position(-self._ahead_s))
+            count = max(1, most // WINDOW)
+            if count < len(windows):
+                self._detected.appendleft((windows[count:], speech[count:]))
+            self._core.receive_audio(windows[:count], speech[:count])
         self._advance(tasks)
 
     async def _wait_if_ahead(self) -> None:
@@ -332,7 +337,7 @@ class Session:
     @property
     def _ahead_s(self) -> float:
         """By how much the sender is further ahead of real time than it may be; 0 or less if it is not."""
-        return self._played_s - AHEAD_S - self._loop.time()
+        return self._began_s + (self._core.position + WINDOW) / RATE - AHEAD_S - self._loop.time()
 
     def _advance(self, tasks: asyncio.TaskGroup) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
@@ -342,9 +347,11 @@ class Session:
             self._unread.extend(self._clock.stamp(event, now_s) for event in events)
         request = self._core.decode_wanted()
         if request is not None:
+            self._asked += 1
             tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
+            self._asked += 1
             tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
         self._changes.notify()
 

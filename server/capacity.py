@@ -73,7 +73,7 @@ def sessions_of_one_core(speech: Samples) -> int:
     speech, engine, core = np.resize(speech, SERVED_S * RATE), ScriptedEngine(), StreamCore(StreamOptions())
     began = time.process_time()
     for window in Framer().windows_of(speech):
-        core.receive_audio(window, speech=1.0)
+        core.receive_audio(window[np.newaxis], [1.0])
         if (request := core.decode_wanted()) is not None:
             core.receive_hypothesis(engine.recognise([request])[0])
         core.events_received()

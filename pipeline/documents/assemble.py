@@ -96,7 +96,7 @@ def _inside(segment: Segment, duration: int) -> Segment:
 def _clip(word: Word, duration: int) -> Word:
     if word.start > duration + GRID:
         raise BrokenSequence(f"a word starts at {seconds(word.start)} s of a recording of {seconds(duration)} s")
-    return replace(word, start=min(word.start, duration), end=min(word.end, duration))
+    return word.at(min(word.start, duration), min(word.end, duration))
 
 
 def _check_order(words: Iterator[Word]) -> None:

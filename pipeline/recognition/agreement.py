@@ -182,7 +182,7 @@ class Agreement:
                 continue
             start = min(max(word.start, floor), until)
             floor = min(max(word.end, start), until)
-            fresh.append(word if (start, floor) == (word.start, word.end) else replace(word, start=start, end=floor))
+            fresh.append(word if (start, floor) == (word.start, word.end) else word.at(start, floor))
         if fresh and self._stopped:  # the model gets no full stop that was a guess at a pause (without_end())
             fresh[0] = replace(fresh[0], text=fresh[0].text[:1].upper() + fresh[0].text[1:])
         return fresh

@@ -37,9 +37,11 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     repeated = _repeated_counts(heard, words)
 
     def score(place: int) -> float:
-        late = ends[place - 1] - end if place and not ends_with(committed, words[:place]) else 0
+        late = max(0, ends[place - 1] - end) if place else 0
+        if late and ends_with(committed, words[:place]):
+            late = 0
         early = end - words[place].start if place < len(words) else 0
-        return repeated[place] - 2 * max(0, late, early) / RATE
+        return repeated[place] - 2 * max(late, early) / RATE
 
     return words[max(range(len(words) + 1), key=score) :]
 
@@ -49,10 +51,12 @@ def _repeated_counts(committed: Sequence[Word], words: Sequence[Word]) -> list[i
     row = [0] * (len(words) + 1)
     forms = [plain(word.text) for word in words]
     for old in committed:
-        before, row, form = row, [0], plain(old.text)
+        if (form := plain(old.text)) not in forms:
+            continue
+        before, row = row, [0]
         for at, new in enumerate(words):
             same = form == forms[at] and are_same(old, new, JUMP)
-            row.append(max(row[-1], before[at + 1], before[at] + same))
+            row.append(before[at] + 1 if same else max(row[-1], before[at + 1]))
     return row
 
 

@@ -176,8 +176,8 @@ class _Caller:
         model = await self.models.model_for(language)
         known = replace(request, language=language)
         result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
-        words = tuple(replace(word, language=language) for word in result.words)
-        return asked, replace(result, language=language, language_probability=None, words=words)
+        words = (word if word.language == language else replace(word, language=language) for word in result.words)
+        return asked, replace(result, language=language, language_probability=None, words=tuple(words))
 
     async def check_live(
         self,

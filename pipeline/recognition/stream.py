@@ -1,6 +1,6 @@
 """The core of a live stream: takes audio and hypotheses, and makes events and decode requests. No clock, no I/O.
 
-    core.receive_audio(frame, speech=0.9)      # every WINDOW samples, with the probability that they hold speech
+    core.receive_audio(windows, [0.9, 0.8])    # of WINDOW samples, each with the probability that it holds speech
     request = core.decode_wanted()             # at most one is in flight
     core.receive_hypothesis(result)            # its answer, at any later time
     for event in core.events_received(): ...
@@ -15,11 +15,10 @@ if each answer comes before the next request is due.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from pipeline.audio import WINDOW, Samples, position
+from pipeline.audio import WINDOW, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -31,6 +30,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
+from pipeline.ingest.framer import Windows
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
@@ -99,9 +99,9 @@ class StreamCore:
         return self._agreement.end if self._turns.first is not None else max(self._agreement.end, quiet)
 
     @property
-    def full(self) -> bool:
-        """Whether no more audio can be taken before an answer comes."""
-        return self._window.full
+    def room(self) -> int:
+        """How many samples can be taken before an answer comes."""
+        return self._window.room
 
     @property
     def finished(self) -> bool:
@@ -141,14 +141,18 @@ class StreamCore:
         """Request partials after *step* samples of new speech, or after options.step if that is more."""
         self._step = max(step, self._options.step)
 
-    def receive_audio(self, window: Samples, *, speech: float) -> None:
-        """Take the next WINDOW samples (float32, -1..1). Call events_received() and decode_wanted() after it."""
+    def receive_audio(self, windows: Windows, speech: Sequence[float]) -> None:
+        """Take the next windows, each with its probability of speech; of several, only the last may reach *steady*.
+
+        Call events_received() and decode_wanted() after it.
+        """
         if self._finished:
             raise ValueError("audio after finish()")
-        self._warn_if_quiet(window, speech)
-        self._window.append(window, speech=speech)
-        idle = self._turns.first is None
-        self._report(self._turns.add_window(self.position, speech))
+        self._warn_if_quiet(windows, speech)
+        begin, idle = self.position, self._turns.first is None
+        self._window.append(windows, speech)
+        for number, probability in enumerate(speech, 1):
+            self._report(self._turns.add_window(begin + number * WINDOW, probability))
         if idle and self._turns.first is not None:
             self._begin(self._turns.first)
         elif idle:
@@ -247,16 +251,17 @@ class StreamCore:
         events, self._events = self._events, []
         return events
 
-    def _warn_if_quiet(self, window: Samples, speech: float) -> None:
+    def _warn_if_quiet(self, windows: Windows, speech: Sequence[float]) -> None:
         """Warn once of an input that stays very quiet."""
-        if self._level is None:
-            return
-        self._level.measure(window[np.newaxis], [speech])
-        if self._level.fine:
-            self._level = None
-        elif message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
-            self._events.append(Warned(QUIET_INPUT, message))
-            self._level = None
+        for number, probability in enumerate(speech):
+            if self._level is None:
+                return
+            self._level.measure(windows[number : number + 1], [probability])
+            if self._level.fine:
+                self._level = None
+            elif message := self._level.quiet_speech or (None if self._options.one_of_several else self._level.silence):
+                self._events.append(Warned(QUIET_INPUT, message))
+                self._level = None
 
     def _end_turns(self) -> None:
         """End the open turn, if any, or report the end of one that began before this stream."""
@@ -266,7 +271,7 @@ class StreamCore:
 
     def _report(self, events: list[SpeechStarted | SpeechEnded]) -> None:
         self._events += events
-        if any(isinstance(event, SpeechEnded) for event in events):
+        if events and isinstance(events[-1], SpeechEnded):
             self._conclude_if_complete()
 
     def _choose_ask(self) -> WindowRequest | None:
@@ -275,20 +280,15 @@ class StreamCore:
         if turn is None:
             return None
         options, now, last = self._options, self.position, self._in_flight or self._answered
-        requested = last.end if last else 0
         tail = min(end_of_frame(turn.voiced + options.pause), turn.ended or now)
         limit = end_of_frame(self._segment_start + options.longest)
-        cut = WindowRequest(Aim.CUT, limit, turn.voiced)
-        final = WindowRequest(Aim.FINAL, tail, turn.voiced)
         if tail > limit:
+            cut = WindowRequest(Aim.CUT, limit, turn.voiced)
             return None if self._in_flight == cut else cut
-        quiet = now - turn.voiced >= options.pause
-        if not turn.open or quiet:
-            return None if last is not None and last.has_all_of(turn) else final
-        due = last.end + self._step if last else turn.start + options.step
-        if now >= due and turn.voiced > requested:
-            return WindowRequest(Aim.PARTIAL, now, turn.voiced)
-        return None
+        if not turn.open or now - turn.voiced >= options.pause:
+            return None if last and last.has_all_of(turn) else WindowRequest(Aim.FINAL, tail, turn.voiced)
+        due, requested = (last.end + self._step, last.end) if last else (turn.start + options.step, 0)
+        return WindowRequest(Aim.PARTIAL, now, turn.voiced) if now >= due and turn.voiced > requested else None
 
     def _take_in_flight(self) -> WindowRequest:
         ask, self._in_flight = self._in_flight, None

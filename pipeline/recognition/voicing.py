@@ -5,7 +5,6 @@ early, and the first word may have no length at the edge of the window. stream.p
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pipeline.audio import WINDOW
 from pipeline.words import Word
@@ -56,7 +55,7 @@ class Voicing:
         pause = self._voiced.find(0, self._voiced.rfind(1, *frames))
         start = max(word.start, self._at(first))
         end = max(start, word.end if pause < 0 else min(self._at(pause), max(bound, word.end)))
-        return word if (start, end) == (word.start, word.end) else replace(word, start=start, end=end)
+        return word if (start, end) == (word.start, word.end) else word.at(start, end)
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
         """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
@@ -87,5 +86,5 @@ def _spread(words: Sequence[Word], start: int, end: int) -> list[Word]:
     for word in words:
         begin = start + (end - start) * done // total
         done += len(word.text)
-        spread.append(replace(word, start=begin, end=start + (end - start) * done // total))
+        spread.append(word.at(begin, start + (end - start) * done // total))
     return spread

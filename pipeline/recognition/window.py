@@ -4,9 +4,12 @@ Frames are appended at the end and cut off at the start. They are kept in 16 bit
 samples of most clients come in 16 bits, and what others lose is 98 dB below full scale.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm, Samples
+from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm
+from pipeline.ingest.framer import Windows
 
 MAX_FRAMES = LONGEST_JOB // WINDOW
 """The most frames in one decode job, just under 30 s. A window holds no more."""
@@ -15,7 +18,7 @@ SPARE_FRAMES = 64
 """The frames, 2 s, for which there is space when the window is moved to a new array."""
 
 FRESH_FRAMES = 16
-"""The most frames that wait to be brought into 16 bits together, which costs a quarter of doing so one by one."""
+"""So many frames are brought into 16 bits together, which costs a quarter of doing so one by one."""
 
 _LOUDEST = np.float32(FULL_SCALE - 1)
 
@@ -32,7 +35,8 @@ class AudioWindow:
         self._audio = np.empty((SPARE_FRAMES, WINDOW), np.int16)  # rows are written once: samples() returns views
         self._speech = np.empty(SPARE_FRAMES)  # of each row
         self._at = 0  # the row of the oldest frame
-        self._fresh: list[Samples] = []  # the newest frames, whose rows are not written yet
+        self._fresh: list[Windows] = []  # the newest frames, whose rows are not written yet
+        self._unwritten = 0  # how many these are
 
     @property
     def start(self) -> int:
@@ -43,26 +47,25 @@ class AudioWindow:
         return (self._first + self._count) * WINDOW
 
     @property
-    def full(self) -> bool:
-        return self._count >= MAX_FRAMES
-
-    @property
     def room(self) -> int:
         """How many samples can be appended."""
         return (MAX_FRAMES - self._count) * WINDOW
 
-    def append(self, frame: Samples, *, speech: float) -> None:
-        """Take the next WINDOW samples, in -1..1. Raises ValueError for another size or when full."""
-        if frame.shape != (WINDOW,):
-            raise ValueError(f"a frame has {WINDOW} samples, got an array of shape {frame.shape}")
-        if self._count >= MAX_FRAMES:
+    def append(self, frames: Windows, speech: Sequence[float]) -> None:
+        """Take the next frames, in -1..1, with their probabilities. Raises ValueError for other sizes or when full."""
+        if frames.shape != (len(speech), WINDOW):
+            raise ValueError(f"a frame has {WINDOW} samples and a probability, got an array of shape {frames.shape}")
+        if self._count + len(frames) > MAX_FRAMES:
             raise ValueError(f"the window is full: {MAX_FRAMES} frames are undecided")
-        if self._at + self._count == len(self._audio):
-            self._make_space()
-        self._speech[self._at + self._count] = speech
-        self._count += 1
-        self._fresh.append(frame)
-        if len(self._fresh) == FRESH_FRAMES:
+        end = self._at + self._count
+        if end + len(frames) > len(self._audio):
+            self._make_space(len(frames))
+            end = self._count
+        self._speech[end : end + len(frames)] = speech
+        self._count += len(frames)
+        self._fresh.append(frames)
+        self._unwritten += len(frames)
+        if self._unwritten >= FRESH_FRAMES:
             self._write_fresh()
 
     def cut(self, position: int) -> None:
@@ -104,14 +107,16 @@ class AudioWindow:
     def _write_fresh(self) -> None:
         if self._fresh:
             end = self._at + self._count
-            frames = np.concatenate(self._fresh).reshape(-1, WINDOW) * FULL_SCALE
+            frames = np.concatenate(self._fresh) * FULL_SCALE
             np.minimum(frames, _LOUDEST, out=self._audio[end - len(frames) : end], casting="unsafe")
             self._fresh.clear()
+            self._unwritten = 0
 
-    def _make_space(self) -> None:
-        """Move the frames to the start of an array that has space for SPARE_FRAMES more."""
+    def _make_space(self, more: int) -> None:
+        """Move the frames to the start of an array that has space for *more* and SPARE_FRAMES besides."""
         self._write_fresh()
         rows, count = slice(self._at, self._at + self._count), self._count
-        audio, speech = np.empty((count + SPARE_FRAMES, WINDOW), np.int16), np.empty(count + SPARE_FRAMES)
+        size = count + more + SPARE_FRAMES
+        audio, speech = np.empty((size, WINDOW), np.int16), np.empty(size)
         audio[:count], speech[:count] = self._audio[rows], self._speech[rows]
         self._audio, self._speech, self._at = audio, speech, 0

@@ -171,7 +171,7 @@ class LiveEngine:
             recogniser = _OffsetRecogniser(recogniser, origin, settled, past.repeated_words(channel))
         rewriter = None
         if order.text.changes_words:
-            said = [replace(word, end=word.end - origin) for word in past.last_words(channel, NEAR)]
+            said = [word.at(word.start, word.end - origin) for word in past.last_words(channel, NEAR)]
             written = ENGLISH if options.translates else options.language
             stage = TextStage(order.text, language=written, earlier=said, settings=self.text)
             rewriter = TextRewriter(stage, one_language=options.translates)
@@ -222,7 +222,7 @@ class _OffsetRecogniser:
             spans = [(max(first, self.settled), last) for first, last in spans if last > self.settled]
         turn = None if request.turn is None else request.turn + self.by
         detected = request.detected and (request.detected[0] + self.by, request.detected[1] + self.by)
-        decided = tuple(replace(word, start=word.start + self.by, end=word.end + self.by) for word in request.decided)
+        decided = tuple(word.at(word.start + self.by, word.end + self.by) for word in request.decided)
         placed = replace(request, start=start, samples=samples, voiced=tuple(spans), turn=turn)
         return replace(placed, detected=detected, decided=decided)
 
@@ -231,7 +231,7 @@ class _OffsetRecogniser:
         return word.start + word.end > 2 * self.settled or (word.end > self.settled and may_pause(word.text))
 
     def _move(self, word: Word) -> Word:
-        return replace(word, start=max(word.start, self.settled) - self.by, end=word.end - self.by)
+        return word.at(max(word.start, self.settled) - self.by, word.end - self.by)
 
 
 def _all_speech(windows: Windows) -> list[float]:

@@ -185,7 +185,7 @@ def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
 
 def shift_word(word: Word, origin: int) -> Word:
     """Move a word from the clock of a session that began at *origin* to the stream's clock."""
-    return replace(word, start=origin + word.start, end=origin + word.end) if origin else word
+    return word.at(origin + word.start, origin + word.end) if origin else word
 
 
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:

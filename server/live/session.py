@@ -260,15 +260,11 @@ class LiveSession:
         """Write the session's events to the journal. All that are ready are written in one call."""
         events = self._session.events()
         async for first in events:
-            unread = self._session.statistics().unread
-            happened = [first, *[await anext(events) for _ in range(unread)]]
+            statistics = self._session.statistics()
+            happened = [first, *[await anext(events) for _ in range(statistics.unread)]]
             await self._journal.write(happened, received=self._heard, decided=self._session.decided_positions())
-            self._count_retractions()
-
-    def _count_retractions(self) -> None:
-        now = self._session.statistics().retractions
-        self._metrics.final_words_changed.inc(now - self._retractions)
-        self._retractions = now
+            self._metrics.final_words_changed.inc(statistics.retractions - self._retractions)
+            self._retractions = statistics.retractions
 
     async def _feed(self, samples: Samples) -> None:
         """Pass samples from the intake to the session, up to the plan's longest audio."""

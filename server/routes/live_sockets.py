@@ -4,6 +4,7 @@ Handlers raise Refused or Problem; http/sockets.py sends it to the client and cl
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 import orjson
@@ -66,8 +67,8 @@ class LiveSockets:
         async with racing(
             self._handle_messages(socket, live, seat),
             self._leave(socket, live, seat),
-            self._follow(socket, live.job.id, after),
-            self._acknowledge(socket, live),
+            self._follow(socket, live.job.id, after, acks := Acks(live)),
+            self._acknowledge(socket, acks),
         ) as tasks:
             ended = [task for task in tasks if task.done()]
         try:
@@ -109,8 +110,8 @@ class LiveSockets:
                 _check_length(data, live)
                 await seat.write(data)
 
-    async def _follow(self, socket: Socket, job_id: str, after: int) -> None:
-        """Send a job's events and partials as they come, until no more can come."""
+    async def _follow(self, socket: Socket, job_id: str, after: int, acks: "Acks | None" = None) -> None:
+        """Send a job's events and partials as they come, until no more can come. Acks that are nearly due go before."""
         with self.parts.following.open_reader(
             job_id, after=after, quiet_s=self.parts.stream_limits.rules.keep_alive_s
         ) as reader:
@@ -118,17 +119,15 @@ class LiveSockets:
                 socket.rest_while(batch is None)
                 if batch is not None:
                     async with reader.record_delivery(batch):
-                        await socket.send_frames(batch.join_bytes(_as_frame))
+                        ack = acks.frame() if acks is not None and acks.nearly_due else b""
+                        await socket.send_frames(ack + batch.join_bytes(_as_frame))
 
-    async def _acknowledge(self, socket: Socket, live: LiveSession) -> None:
-        """Send an ack every *ack_s* seconds in which audio arrived."""
-        acknowledged = None
+    async def _acknowledge(self, socket: Socket, acks: "Acks") -> None:
+        """Send the acks with which no events went."""
         while True:
-            await asyncio.sleep(live.rules.ack_s)
-            progress = live.progress()
-            if progress.received_bytes != acknowledged:
-                acknowledged = progress.received_bytes
-                await socket.send(orjson.dumps({"type": "ack", **progress.to_json()}))
+            await asyncio.sleep(acks.due_s)
+            if acks.due_s <= 0 and (ack := acks.frame()):
+                await socket.send_frames(ack)
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
@@ -164,6 +163,33 @@ class LiveSockets:
         if after and after > await self.parts.storage.events.last(job.id):
             raise Refused("invalid_last_event_id", "last_event_id is beyond the last event of this job")
         return after
+
+
+class Acks:
+    """What tells a writer, about every *ack_s* seconds in which audio arrived, how much has."""
+
+    def __init__(self, live: LiveSession) -> None:
+        self._live = live
+        self._at = time.monotonic()
+        self._acknowledged: int | None = None  # bytes
+
+    @property
+    def due_s(self) -> float:
+        """The seconds until the next one should be sent."""
+        return self._at + self._live.rules.ack_s - time.monotonic()
+
+    @property
+    def nearly_due(self) -> bool:
+        """Whether it may go with events: a write costs more than all else that is done for them."""
+        return self.due_s <= self._live.rules.ack_s / 2
+
+    def frame(self) -> bytes:
+        """Return the next one, to be sent now; empty if nothing arrived since the last."""
+        self._at, progress = time.monotonic(), self._live.progress()
+        if progress.received_bytes == self._acknowledged:
+            return b""
+        self._acknowledged = progress.received_bytes
+        return text_frame(orjson.dumps({"type": "ack", **progress.to_json()}))
 
 
 async def _refuse_data(websocket: WebSocket) -> None:

@@ -23,7 +23,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
 from pipeline.words import Word, join_words
 
-QUIET = np.zeros(WINDOW, np.float32)
+QUIET = np.zeros((1, WINDOW), np.float32)
 
 ScriptedRecogniser = Callable[[DecodeRequest], RecognitionResult | None]
 
@@ -112,13 +112,13 @@ def stream(
 
     number = 0
     for number, probability in enumerate(speech):
-        while core.full:
+        while not core.room:
             assert request is not None, "a full core must have something in flight"
             answer()
             ask(number)
         run.events += core.events_received()
         before, steady = len(run.requests), core.steady
-        core.receive_audio(QUIET, speech=probability)
+        core.receive_audio(QUIET, [probability])
         run.events += (fresh := core.events_received())
         if number in finalize_at:
             core.finalize()

@@ -110,7 +110,7 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
         runs.append((events, asked))
 
     runs: list[tuple[list[tuple[Event, float, tuple[float, ...]]], list[tuple[int, int, bool]]]] = []
-    for together in (WINDOW, 4 * WINDOW):
+    for together in (WINDOW, session_module.TOGETHER):
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:  # each from 0 s on: sums of floats are compared
             runner.run(run_with(together))
     alone, together = runs

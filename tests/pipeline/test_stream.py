@@ -118,7 +118,7 @@ def test_a_word_is_final_within_two_seconds_while_the_speaker_goes_on():
     lags = {}
     core = StreamCore(StreamOptions())
     for number, probability in enumerate(voice(words, position(12))):
-        core.receive_audio(QUIET, speech=probability)
+        core.receive_audio(QUIET, [probability])
         if (request := core.decode_wanted()) is not None:
             core.receive_hypothesis(perfect(words)(request))
         for event in core.events_received():
@@ -167,9 +167,9 @@ def test_the_last_words_come_out_when_the_stream_ends_in_the_middle_of_a_word():
 )
 def test_a_very_quiet_input_is_warned_of_once(level, speech, warnings):
     core = StreamCore(StreamOptions(warn_if_quiet=True))
-    sound = np.random.default_rng(1).normal(0, level, WINDOW).astype(np.float32)
+    sound = np.random.default_rng(1).normal(0, level, (1, WINDOW)).astype(np.float32)
     for _ in range(position(12) // WINDOW):
-        core.receive_audio(sound, speech=speech)
+        core.receive_audio(sound, [speech])
         core.decode_wanted()
     assert [event.code for event in core.events_received() if isinstance(event, Warned)] == [QUIET_INPUT] * warnings
 
@@ -298,7 +298,7 @@ def test_a_newer_request_replaces_one_that_was_not_started():
     words = talk(20)
     requests = []
     for probability in voice(words, position(4)):
-        core.receive_audio(QUIET, speech=probability)
+        core.receive_audio(QUIET, [probability])
         if core.decode_due:
             if requests:
                 core.withdraw()
@@ -334,13 +334,13 @@ def test_a_final_that_keeps_failing_is_replaced_by_what_was_heard_before_and_sai
 def test_a_core_that_gets_no_answer_says_it_is_full_before_thirty_seconds_are_undecided():
     core = StreamCore(StreamOptions())
     for probability in repeat(0.9):
-        if core.full:
+        if not core.room:
             break
-        core.receive_audio(QUIET, speech=probability)
+        core.receive_audio(QUIET, [probability])
         core.decode_wanted()
     assert position(29.9) <= core.position <= position(30)
     with pytest.raises(ValueError, match="full"):
-        core.receive_audio(QUIET, speech=0.9)
+        core.receive_audio(QUIET, [0.9])
 
 
 def test_a_wider_pace_asks_less_often():
@@ -350,7 +350,7 @@ def test_a_wider_pace_asks_less_often():
         core = StreamCore(StreamOptions())
         core.pace(step)
         for probability in voice(words, position(10)):
-            core.receive_audio(QUIET, speech=probability)
+            core.receive_audio(QUIET, [probability])
             if (request := core.decode_wanted()) is not None:
                 core.receive_hypothesis(perfect(words)(request))
         return core.counts.partials
@@ -377,7 +377,7 @@ def test_the_protocol_is_checked():
         core.receive_hypothesis(result_of())
     core.finish()
     with pytest.raises(ValueError, match="after finish"):
-        core.receive_audio(QUIET, speech=0.0)
+        core.receive_audio(QUIET, [0.0])
     with pytest.raises(ValueError, match="27 s"):
         StreamOptions(longest=position(25), turns=TurnOptions(endpointing=position(5)))
 

@@ -61,7 +61,7 @@ class ScriptedEngine:
 
     def _make_word(self, number: int) -> Word:
         start = number * WORD_STEP
-        return Word(self._text[number % len(self._text)], start, start + WORD_LENGTH, PROBABILITY)
+        return Word(self._text[number % len(self._text)], start, start + WORD_LENGTH, PROBABILITY, language="en")
 
 
 def find_models(_: EngineSettings) -> FoundModels:

@@ -35,7 +35,7 @@ Clock: TypeAlias = Callable[[], int]
 T = TypeVar("T")
 
 BEAT_S = 0.02  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
-MAX_IN_ONE_COMMIT = 256  # writes that share a commit; more wait for the next one
+MAX_IN_ONE_COMMIT = 256  # when so many share a commit, others wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
@@ -161,9 +161,9 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
-        self._queue: SimpleQueue[_Write[Any] | _Chore | None] = SimpleQueue()  # bounded: each caller waits for one
+        self._waiting: list[_Write[Any]] = []  # on the event loop, for the next beat
+        self._queue: SimpleQueue[list[_Write[Any]] | _Chore | None] = SimpleQueue()  # bounded: callers wait for it
         self._chores: list[_Chore] = []  # of the writing thread
-        self._urgent = threading.Event()  # something waits that is no write of a single job
         self._began = 0.0  # the last commit
         self._closing = False
         self._watches = Watches()
@@ -193,19 +193,28 @@ class SqliteDatabase:
             stack.pop_all()
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
-        writing = self._queue_write(function)
-        self._urgent.set()
-        return await writing
+        write = self._add_write(function)
+        self._hand_over()
+        return await write.future
 
     async def write_together(self, function: Callable[[SqliteTransaction], T]) -> T:
-        return await self._queue_write(function)
+        write = self._add_write(function)
+        loop = write.future.get_loop()
+        if write is self._waiting[0] or self._waiting[-2].future.get_loop() is not loop:
+            loop.call_later(max(0.0, self._began + BEAT_S - time.monotonic()), self._hand_over)
+        return await write.future
 
-    def _queue_write(self, function: Callable[[SqliteTransaction], T]) -> "asyncio.Future[T]":
+    def _add_write(self, function: Callable[[SqliteTransaction], T]) -> _Write[T]:
         if self._closing:
             raise StorageError("the database is closed")
-        write = _Write(function)
-        self._queue.put(write)
-        return write.future
+        self._waiting.append(write := _Write(function))
+        return write
+
+    def _hand_over(self) -> None:
+        """Give the writing thread what waits: to wake it costs as much as a write."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._queue.put(waiting)
 
     async def read(self, function: Callable[[SqliteTransaction], T]) -> T:
         """Run *function* on one consistent view of everything committed so far. It cannot write."""
@@ -237,7 +246,6 @@ class SqliteDatabase:
             raise StorageError("the database is closed")
         chore = _Chore(function)
         self._queue.put(chore)
-        self._urgent.set()
         return await asyncio.wrap_future(chore.future)
 
     @contextmanager
@@ -250,8 +258,8 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         self._closing = True
+        self._hand_over()
         self._queue.put(None)
-        self._urgent.set()
         await asyncio.to_thread(self._join_threads)
 
     def _join_threads(self) -> None:
@@ -302,14 +310,12 @@ class SqliteDatabase:
         batch: list[_Write[Any]] = []
         with suppress(Empty):
             item = self._queue.get(timeout=0 if self._closing else POLL_S if self._watches else None)
-            self._urgent.wait(max(0.0, self._began + BEAT_S - time.monotonic()))
-            self._urgent.clear()
             while True:
                 if isinstance(item, _Chore):
                     self._chores.append(item)
-                elif item is not None and not item.future.cancelled():
-                    batch.append(item)
-                if len(batch) == MAX_IN_ONE_COMMIT:
+                elif item is not None:
+                    batch += [write for write in item if not write.future.cancelled()]
+                if len(batch) >= MAX_IN_ONE_COMMIT:
                     break
                 item = self._queue.get_nowait()
         return batch

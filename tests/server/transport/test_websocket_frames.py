@@ -2,11 +2,16 @@
 
 import asyncio
 from contextlib import suppress
+from itertools import accumulate, pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.asyncio.client import connect
+from websockets.frames import Frame, Opcode
+from websockets.server import ServerProtocol
 
-from server.transport.websocket import MAX_FRAGMENTS
+from server.transport.websocket import MAX_FRAGMENTS, PricedFrames
 from tests.server.sockets import HANDSHAKE, keep, serve_url, start_server, stranger
 from tests.waiting import eventually
 
@@ -19,6 +24,38 @@ async def listen_on(_scope, receive, send):
     await send({"type": "websocket.accept"})
     while (await receive())["type"] == "websocket.receive":
         pass
+
+
+@given(
+    frames=st.lists(
+        st.builds(
+            Frame,
+            st.sampled_from((Opcode.BINARY, Opcode.BINARY, Opcode.TEXT, Opcode.CONT, Opcode.PING)),
+            st.sampled_from((0, 1, 125, 126, 6400, 65_535, 65_536)).map(bytes),
+            st.booleans(),
+        ).filter(lambda frame: frame.opcode is not Opcode.PING or (frame.fin and len(frame.data) <= 125)),
+        max_size=8,
+    ),
+    cuts=st.lists(st.integers(0, 200_000), max_size=4),
+)
+def test_frames_are_parsed_alike_however_they_are_cut_into_packets(frames, cuts):
+    """The parser of websockets says what is right: also which frames must not follow each other."""
+    ours, theirs = PricedFrames(max_size=2**20), ServerProtocol(max_size=2**20)
+    sent = [frame.serialize(mask=True) for frame in frames]
+    ends = {*accumulate(map(len, sent)), *(cut for cut in cuts if cut < sum(map(len, sent)))}
+    packets = [HANDSHAKE, *(b"".join(sent)[start:end] for start, end in pairwise(sorted({0, *ends})))]
+    for packet in packets:
+        theirs.receive_data(packet)
+        if not ours.parse_message(packet):
+            ours.hold(packet)
+        while ours.held:
+            ours.parse_more()
+        if packet is HANDSHAKE:
+            for one in (ours, theirs):
+                one.send_response(one.accept(one.events_received()[0]))
+    assert ours.events_received() == theirs.events_received()
+    assert ours.state == theirs.state
+    assert type(ours.parser_exc) is type(theirs.parser_exc)
 
 
 @pytest.mark.parametrize("part", [b"", b"x"])

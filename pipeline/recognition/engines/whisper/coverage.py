@@ -97,7 +97,7 @@ def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
         end, longest = word.end, word.start + longest_time(word.text)
         if end > longest:
             end = next((pause for pause in pauses if word.start < pause < longest), end)
-        ended.append(replace(word, end=end))
+        ended.append(word.at(word.start, end))
     return ended
 
 
@@ -119,7 +119,7 @@ def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) ->
         if placed and placed[-1].end > word.start:
             placed[-1] = replace(placed[-1], end=max(placed[-1].start, word.start))
         start = max(word.start, placed[-1].end if placed else 0)
-        placed.append(replace(word, start=start, end=max(word.end, start)))
+        placed.append(word.at(start, max(word.end, start)))
     return tuple(placed), max(found[-1].start, stretch[0] + UNHEARD) if found else stretch[1]
 
 
