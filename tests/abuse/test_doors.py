@@ -9,7 +9,6 @@ import pytest
 
 from tests.abuse.arena import Arena, arena
 
-FORGED = "12:00:00.000 info forged"
 LARGE = " ".join(map(str, range(280_000)))  # nearly as much as an estimate takes
 
 
@@ -23,50 +22,12 @@ def run_meanwhile(act: Callable[[], object], times: int) -> Iterator[list[object
         results += [one.result() for one in working]
 
 
-def test_a_sandbox_key_has_no_power_over_production(ring):
-    stranger = ring.stranger()
-    production = stranger.client(stranger.key())
-    rehearsing = production.post("/v1/keys", json={"environment": "sandbox"}).json()["key"]
-    sandbox = stranger.client(rehearsing, sandbox=True)
-    [own] = [key["key_id"] for key in production.get("/v1/keys").json()["data"] if key["environment"] == "production"]
-    assert sandbox.post("/v1/keys", json={"environment": "production"}).status_code == 403
-    assert own not in {key["key_id"] for key in sandbox.get("/v1/keys").json()["data"]}
-    assert sandbox.post(f"/v1/keys/{own}/rotate", json={}).status_code in (403, 404)
-    assert sandbox.delete(f"/v1/keys/{own}").status_code in (403, 404)
-    before = production.get("/v1/webhook-secret").json()
-    assert sandbox.post("/v1/webhook-secret/rotate").status_code == 201  # its own
-    assert production.get("/v1/webhook-secret").json() == before
-    assert production.get("/v1/usage").status_code == 200
-
-
-def test_more_keys_give_no_more_requests(ring):
-    stranger = ring.stranger()
-    first = stranger.client(stranger.key())
-    made = [first.post("/v1/keys", json={}) for _ in range(29)]
-    keys = [answer.json()["key"] for answer in made if answer.status_code == 201]
-    assert len(keys) < 20
-    both = (first, stranger.client(keys[0]))
-    assert sum(client.get("/v1/usage").is_success for client in both * 20) <= 30
-
-
-def test_wrong_keys_are_not_looked_up_for_ever(ring):
-    wrong = ring.stranger().client(ring.innocent.key[:-8] + "deadbeef")
-    assert {wrong.get("/v1/usage").status_code for _ in range(100)} == {401, 429}
-    ring.innocent.is_unharmed()
-
-
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_large_estimates_hold_up_nobody_else(ring, *, sandbox):
     client = ring.stranger().new_client(sandbox=sandbox)
     with run_meanwhile(lambda: client.post("/v1/estimate", json={"prompt": LARGE}).status_code, 28) as statuses:
         ring.innocent.is_unharmed()
     assert set(statuses) <= {200, 413, 429, 503}
-
-
-def test_a_path_cannot_write_a_line_into_the_log(ring):
-    for path in (f"/x%0a{FORGED.replace(' ', '%20')}", "/x%1b[2Jy", "/x%0d%0ay"):
-        ring.stranger().client().get(path)
-    assert not [line for line in ring.server.log if line.startswith(FORGED) or "\x1b" in line or "\r" in line]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Files and addresses: what somebody else has transcribed holds up nobody, and nobody gets it for nothing."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -9,12 +8,10 @@ from contextlib import ExitStack, contextmanager
 import httpx
 
 from server.jobs.acceptance import ARRIVING_WAIT_S
-from tests.abuse.arena import Arena
 from tests.abuse.hosts import dripping_host, never_ready
-from tests.abuse.recordings import long_and_unstated, of_negative_length, without_a_frame
+from tests.abuse.recordings import without_a_frame
 from tests.server.peers import RawClient
 from tests.server.serving import wav
-from tests.waiting import until
 
 AT_ONCE = {"Prefer": "respond-async"}
 
@@ -77,17 +74,6 @@ def test_files_that_never_decode_hold_up_nobody_else(ring):
     assert set(answers) <= {422, 429}
 
 
-def test_a_body_that_the_allowance_cannot_take_is_refused_before_it_is_sent(ring):
-    stranger = ring.stranger()
-    key = stranger.key()
-    client = stranger.client(key)
-    for _ in range(5):
-        until(lambda: post_audio(client, wav()).status_code == 202)
-    with RawClient(ring.server.base) as raw:
-        raw.send(head_of_upload(key, 400_000_000))
-        assert raw.answer()[0] == 429
-
-
 def test_uploads_that_stand_still_are_few(ring):
     key = ring.stranger().key()
     with ExitStack() as connections, ThreadPoolExecutor(20) as threads:
@@ -99,62 +85,6 @@ def test_uploads_that_stand_still_are_few(ring):
         refusals = threads.map(is_refused, stalled)
         ring.innocent.is_unharmed()
         assert sum(refusals) >= 10
-
-
-def test_members_that_nobody_knows_are_not_kept(ring):
-    client = ring.stranger().new_client(sandbox=True)
-    with jobs_of(client):
-        members = {"url": f"{ring.innocent.hook.url}/none.wav", **{f"x{number}": 1 for number in range(60_000)}}
-        answer = client.post("/v1/transcribe", json=members, headers=AT_ONCE)
-        assert answer.status_code in (202, 400, 422)
-        assert len(answer.content) < 10_000
-        assert len(client.get("/v1/jobs").content) < 10_000
-
-
-def test_a_file_of_negative_length_gives_nothing_back(ring):
-    client = ring.stranger().client(ring.server.new_key("pro"))
-    with jobs_of(client):
-        assert post_audio(client, wav(60)).status_code == 202
-        before = usage_of(client, "audio_seconds")
-        assert post_audio(client, of_negative_length(-3_600_000.0)).status_code in (202, 422)
-        assert usage_of(client, "audio_seconds") >= before
-
-
-def test_words_that_were_told_are_counted_even_if_the_job_is_deleted(ring):
-    client = ring.stranger().new_client()
-    job = post_audio(client, long_and_unstated(1500), word_timestamps="true").json()["job_id"]
-    with client.stream("GET", f"/v1/jobs/{job}/events") as events:
-        for line in events.iter_lines():
-            if line == "event: word":
-                break
-        client.delete(f"/v1/jobs/{job}", params={"force": True})
-    assert usage_of(client, "transcriptions") == 1
-
-
-def test_a_list_with_a_thousand_filters_is_refused(ring):
-    client = ring.stranger().new_client()
-    answer = client.get("/v1/jobs", params={f"metadata[{number}]": "x" for number in range(1100)})
-    assert 400 <= answer.status_code < 500
-
-
-def test_a_job_that_is_deleted_while_it_works_leaves_nothing_behind(ring):
-    client = ring.stranger().new_client(sandbox=True)
-    before = blobs(ring)
-    for number in range(60):
-        job = post_audio(client, wav(), output_formats="srt,vtt,txt,json").json()["job_id"]
-        time.sleep(number % 30 / 1000)
-        client.delete(f"/v1/jobs/{job}", params={"force": True}).raise_for_status()
-    until(lambda: blobs(ring) <= before, max_s=10)
-
-
-def blobs(ring: Arena) -> set[str]:
-    """The blobs of all jobs."""
-    return {path.name for path in (ring.server.data_dir / "blobs").iterdir()}
-
-
-def usage_of(client: httpx.Client, name: str) -> float:
-    """What the account has used of an allowance."""
-    return float(next(row["used"] for row in client.get("/v1/usage").json()["usage"] if row["name"] == name))
 
 
 def head_of_upload(key: str, size: int) -> str:

@@ -13,9 +13,6 @@ from estimator.prices import rate_card
 from estimator.rates import Usage
 from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, call_cost, card_of, history
 
-# --- prices published by others
-
-
 # --- against genai-prices itself
 
 moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 6, 30)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001  made aware in the same line
@@ -81,26 +78,6 @@ def test_own_arithmetic_is_calc_price_for_every_model_of_the_table(catalog):
 
 
 # --- traps of the price table
-
-
-def test_a_model_without_token_prices_has_no_card_though_calc_price_says_zero(catalog):
-    found = [
-        (provider, entry)
-        for provider in get_snapshot().providers
-        for entry in provider.models
-        if isinstance(entry.prices, ModelPrice) and not vars(entry.prices)
-    ]
-    assert found
-    for provider, entry in found:
-        usage = genai_prices.Usage(input_tokens=1000, output_tokens=1000)
-        assert entry.calc_price(usage, provider, genai_request_timestamp=NOON).total_price == 0
-        model = catalog.find(f"{provider.id}/{entry.id}")
-        assert model.prices.at(NOON) is None
-
-
-def test_a_price_for_input_alone_is_no_price(catalog):
-    """An embedding model has no price for output, so an estimate would be too low."""
-    assert history(catalog, "openai/text-embedding-3-small").at(NOON) is None
 
 
 def test_a_price_of_zero_is_no_price():

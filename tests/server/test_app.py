@@ -171,9 +171,3 @@ def test_memory_is_flat_while_200_megabytes_arrive(server):
         assert (response.status_code, response.json()["source"]["bytes"]) == (202, BIG)
         client.delete(f"/v1/jobs/{response.json()['job_id']}?force=true")
     assert max(sizes) - sizes[1] < 24 * 1024 * 1024
-
-
-# --- any input -------------------------------------------------------------------------------------------------------
-
-
-# --- shutdown --------------------------------------------------------------------------------------------------------

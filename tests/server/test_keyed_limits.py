@@ -49,13 +49,6 @@ def test_what_was_refused_fits_when_it_was_told_to_come_back_and_not_before(inst
     assert window.look(standing.resets_at, lowered).allowed
 
 
-def test_refused_requests_do_not_keep_the_door_shut():
-    window = SlidingWindow()
-    assert window.hit(0, 1).allowed
-    assert not any(window.hit(now, 1).allowed for now in range(1, MINUTE_MS, 1000))
-    assert window.hit(MINUTE_MS, 1).allowed
-
-
 def test_a_clock_that_goes_back_for_less_than_a_minute_frees_nothing():
     window = SlidingWindow()
     assert window.hit(1_000_000, 2).allowed

@@ -119,14 +119,6 @@ def test_a_pulled_model_is_listed_and_heard_with(tmp_path, monkeypatch):
         assert {"en", "es"} <= set(state["languages"])
 
 
-def test_a_hub_that_has_other_weights_under_a_published_name_is_not_believed(tmp_path):
-    with hub({PUBLISHED["medium"].repository: FILES}) as address:
-        done = run_models("pull", "medium", cache=tmp_path, address=address)
-    assert (done.returncode, done.stdout.count("is in")) == (2, 0)
-    assert "its weights are not the expected ones" in done.stderr
-    assert rows(run_models(cache=tmp_path).stdout)["medium"] == ["1.5", "GB", "99"]
-
-
 def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path):
     done = run_models("pull", "tiny.en", cache=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "tiny.en is bundled.")

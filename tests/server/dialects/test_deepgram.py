@@ -25,7 +25,7 @@ from server.dialects.deepgram.results import Results
 from server.model.orders import Order
 from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server
-from tests.server.serving import LIMITS, AppServer, serve
+from tests.server.serving import AppServer, serve
 from tests.server.talking import HASTY, Talk, script_words, silence
 
 JFK = SPEECH / "human" / "jfk.flac"
@@ -265,20 +265,6 @@ async def test_a_client_that_falls_silent_is_told_so(tmp_path):
                 await talk.until("never")
     assert closed.value.rcvd.code == 1011
     assert "NET-0001" in closed.value.rcvd.reason
-
-
-async def test_a_full_account_is_refused_in_the_handshake(tmp_path):
-    plan = replace(LIMITS.plans["free"], transcriptions_per_month=1)
-    with serve(tmp_path, limits=replace(LIMITS, plans={**LIMITS.plans, "free": plan})) as server:
-        me = server.key("free")
-        async with open_talk(server, me) as talk:
-            await talk.say("CloseStream")
-            await talk.until("Metadata")
-        with pytest.raises(InvalidStatus) as refused:
-            async with open_talk(server, me):
-                pass
-    assert refused.value.response.status_code == 429
-    assert "transcriptions" in refused.value.response.headers["dg-error"]
 
 
 async def test_a_client_that_comes_back_at_once_need_not_wait_for_the_session_that_it_left(live_server):

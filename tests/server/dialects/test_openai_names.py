@@ -1,7 +1,6 @@
 """Tests of the names and members that OpenAI's clients send with a file, with the real openai client."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import openai
 import pytest
@@ -208,17 +207,6 @@ def test_a_translation_is_asked_of_the_recogniser_and_says_that_it_is_english(cl
         assert asked.language == ("de" if language else None)
     transcribe(client)
     assert live_server.batch.options[-1].task == "transcribe"
-
-
-@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
-def test_a_model_that_does_not_translate_says_which_ones_do(client, live_server, monkeypatch):
-    offers = live_server.service.parts.offers
-    turbo = replace(offers["production"], engine="whisper", model="large-v3-turbo", translates=False)
-    monkeypatch.setitem(offers, "production", turbo)  # type: ignore[arg-type]  # other nodes may change it too
-    with pytest.raises(openai.UnprocessableEntityError, match="models pull large-v3 brings one that does") as refused:
-        client.audio.translations.create(file=("a.wav", wav()), model="whisper-1")
-    assert refused.value.param == "model"
-    assert transcribe(client) == "so my fellow"
 
 
 def test_our_own_api_translates_files_and_tells_it_in_the_record(live_server):

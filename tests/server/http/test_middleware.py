@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from server.http import middleware
 from server.http.middleware import EXPOSING, PREFLIGHT, Origins
 from tests.server.peers import RawClient
-from tests.server.serving import LIMITS, chunk, serve, wav
+from tests.server.serving import chunk, serve, wav
 
 PAGE = "https://page.test"
 
@@ -266,24 +265,6 @@ def test_a_get_without_a_handshake_where_a_websocket_opens_gets_426(server, path
         status, headers, _ = client.answer()
     assert (status, headers["upgrade"], headers["sec-websocket-version"]) == (426, "websocket", "13")
     assert "x-request-id" in headers
-
-
-def test_answers_without_a_key_are_counted_by_address_whatever_their_status(tmp_path):
-    few = replace(LIMITS, keyless=replace(LIMITS.keyless, free_requests_per_minute=8))
-    with serve(tmp_path, limits=few) as server, httpx.Client(base_url=server.base) as client:
-        answers = [
-            client.get("/nowhere"),
-            client.put("/v1/jobs"),
-            client.get("/v1/jobs"),
-            client.get("/v1/listen"),
-            client.options("/v1/jobs"),
-            client.options("/v1/jobs", headers={"Origin": "https://a.test", "Access-Control-Request-Method": "POST"}),
-            client.get("/v1/jobs/job_1/outputs/srt?exp=1&kid=1&sig=x"),
-            client.post("/v1/keys", content=b"{", headers={"Content-Type": "application/json"}),
-            client.options("/v1/jobs"),
-        ]
-    statuses = [answer.status_code for answer in answers]
-    assert statuses == [404, 405, 401, 426, 204, 204, 403, 400, 429]
 
 
 def test_a_forged_host_changes_nothing_that_is_said(server):

@@ -147,16 +147,6 @@ def test_the_diarizing_model_labels_every_format_of_openais(openai_client):
     assert "S2" not in openai_answer(openai_client, "whisper-1", response_format="srt")
 
 
-def test_the_diarizing_model_is_refused_where_its_models_are_missing(live_server, monkeypatch):
-    offers = live_server.service.parts.offers
-    monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
-    with (
-        openai.OpenAI(api_key=live_server.key(), base_url=live_server.base + "/v1", max_retries=0) as client,
-        pytest.raises(openai.UnprocessableEntityError, match="scripts/setup speakers"),
-    ):
-        openai_answer(client, DIARIZING_MODEL)
-
-
 def test_deepgrams_clients_get_numbers_from_zero_and_utterances_of_one_speaker(live_server):
     key = live_server.key("pro", "sandbox")
     with httpx.Client(base_url=live_server.base + "/sandbox", headers={"Authorization": f"Token {key}"}) as client:

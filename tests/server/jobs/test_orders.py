@@ -13,7 +13,7 @@ from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
 from server.http.problems import problem_of
-from server.jobs.orders import ParsedRequest, parse_live_order, parse_order
+from server.jobs.orders import ParsedRequest, parse_order
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, without_defaults
@@ -251,14 +251,6 @@ def test_the_task_is_taken_from_forms_and_json_where_the_model_can_do_it():
         assert (asked.order.task, asked.order.language, asked.warnings) == (task, "de", ())
     refusal = refusal_of(file=True, task="translate")
     assert [(fault.param, fault.message) for fault in refusal.errors] == [("task", OFFER.translation_refusal)]
-
-
-def test_a_live_session_translates_where_the_model_can():
-    able = replace(OFFER, translates=True)
-    assert parse_live_order({"task": ["translate"]}, offer=able).order.task == "translate"
-    with pytest.raises(Refused) as refusal:
-        parse_live_order({"task": ["translate"]}, offer=OFFER)
-    assert faults(refusal.value) == {"task": "unknown_value"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
-from server.jobs.sandbox import SLOW_S, Canceled, OrderedFailure, delay_of, raise_ordered_limit, rehearse
+from server.jobs.sandbox import SLOW_S, delay_of, raise_ordered_limit, rehearse
 from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
 from tests.server.serving import chunk
@@ -34,21 +34,10 @@ async def play(scenario: str | None) -> list[Chunk]:
     return [made async for made in rehearse(scenario, Recording().chunks())]
 
 
-async def test_without_a_scenario_nothing_is_changed():
-    assert await play(None) == SPOKEN
-
-
 async def test_empty_is_a_recording_in_which_nobody_speaks():
     silent = await play("empty")
     assert [made.segments for made in silent] == [(), ()]
     assert [(made.start, made.end) for made in silent] == [(made.start, made.end) for made in SPOKEN]
-
-
-async def test_fail_and_canceled_end_the_job_their_way():
-    with pytest.raises(OrderedFailure):
-        await play("fail")
-    with pytest.raises(Canceled):
-        await play("canceled")
 
 
 async def test_slow_waits_in_the_queue_and_keeps_no_worker_busy():
@@ -77,9 +66,3 @@ def test_ordered_refusals_are_those_of_real_limits():
     problem = problem_of(rate.value)
     assert (problem.code, problem.headers["Retry-After"]) == ("rate_limited", "1")
     assert problem.members["window"] == "minute"
-
-
-def test_every_other_scenario_becomes_a_job():
-    for scenario in (None, *bounds.SCENARIOS):
-        if scenario not in ("quota_exceeded", "rate_limited"):
-            raise_ordered_limit(scenario)

@@ -61,15 +61,6 @@ async def test_the_decoder_is_told_the_plans_longest_file(shop):
     assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
 
 
-async def test_many_jobs_and_workers_do_every_job_once(shop):
-    jobs = [await shop.submit() for _ in range(12)]
-    async with shop.run_workers(count=3):
-        ended = [await shop.wait_for_end(job_id) for job_id in jobs]
-    assert {job.state for job in ended} == {State.COMPLETED}
-    assert [job.attempt for job in ended] == [1] * 12
-    assert len(shop.batch.options) == 12
-
-
 def test_words_and_segments_are_numbered_on_over_chunks():
     first, second = chunk(0, "so", "my"), chunk(1, "fellow")
     told = [(event.type, orjson.loads(event.body)) for event in chunk_events(second, [first], words=True)]

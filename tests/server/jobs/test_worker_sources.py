@@ -54,14 +54,6 @@ async def test_audio_by_address_that_is_longer_than_the_plan_takes_is_not_transc
         assert (job.error.code, shop.batch.options) == ("audio_too_long", [])
 
 
-async def test_a_source_that_is_no_audio_fails_the_job(shop):
-    async with serve_file(b"<html>sorry</html>" * 100) as url:
-        job_id = await shop.submit(source=Source(type="url", url=url))
-        async with shop.run_workers():
-            job = await shop.wait_for_end(job_id)
-        assert job.error.code == "unsupported_audio_format"
-
-
 async def test_audio_of_jobs_that_ended_elsewhere_is_deleted_too(shop):
     job_id = await shop.submit()
     await shop.storage.jobs.cancel(job_id)

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import re
 
 import httpx
@@ -72,36 +71,6 @@ async def test_growing_subtitles_have_the_voices_that_readers_know_and_keep_thei
     assert [said for *_, said in whole[: len(now)]] == [said for *_, said in now]
     assert [time for time, *_ in whole[: len(now) - 1]] == [time for time, *_ in now[:-1]]
     assert {voice for _, voice, _ in whole} == {"S1", "S2"}
-
-
-async def test_readers_who_come_late_or_back_end_with_the_same_labels(me):
-    async with me.client() as client:
-        shown = (await client.post("/v1/channels", json={"name": "stage"})).json()
-    async with me.speaking(diarize=True, channel="stage") as (record, talk):
-        await talk.next()
-        await talk.send(silence(6))
-        await talk.until(lambda frame: frame.get("index") == 8)
-        async with open_talk(me.socket(record, "stream"), me.headers) as reader:
-            await reader.until(lambda frame: frame.get("index") == 4)
-        async with httpx.AsyncClient() as anyone, anyone.stream("GET", shown["events_url"], timeout=30) as captions:
-            await talk.send(silence(6))
-            await talk.close()
-            told, kind = [], ""
-            async for line in captions.aiter_lines():
-                name, _, value = line.partition(": ")
-                if name == "event":
-                    kind = value
-                elif name == "data":
-                    told.append({"type": kind, **json.loads(value)})
-                if kind == "job.completed" and not line:
-                    break
-    last = max(frame["seq"] for frame in reader.frames if "seq" in frame)
-    async with open_talk(f"{me.socket(record, 'stream')}?last_event_id={last}", me.headers) as again:
-        assert await again.to_the_end() == (1000, "")
-    labels = final_labels(talk.frames)
-    assert final_labels([*reader.frames, *again.frames]) == labels
-    assert final_labels(told) == labels
-    assert final_labels([{"type": kind, **data} for _, kind, data in await me.events(record["job_id"])]) == labels
 
 
 async def test_recordings_of_known_people_are_there_until_the_session_ends(me, live_server):

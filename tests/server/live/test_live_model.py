@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.server.running import CLIP, SPEECH, Server
-from tests.server.talking import SECOND, Caller, durable, open_talk, write_with_drops
+from tests.server.talking import SECOND, Caller, durable, open_talk
 
 FASTER = 2.0  # times faster than real time, to save time
 
@@ -78,53 +77,3 @@ async def test_speech_is_heard_while_it_is_spoken_and_gives_what_the_file_gives(
     assert alike(job["text"], file["text"]) >= model.sure - 0.1
     [events] = [await task for task in late]  # type: ignore[attr-defined]  # tasks of several kinds
     assert durable({"type": kind, **data} for number, kind, data in events if number) == durable(talk.frames)
-
-
-async def test_requests_give_what_a_socket_gives(model):
-    me, audio = model.caller(), model.audio
-    by_socket, by_requests = await me.start(), await me.start()
-    async with open_talk(by_socket["live"]["ingest_ws"]) as talk:
-        await talk.send(audio)
-        await talk.close()
-    third = len(audio) // 6 * 2
-    async with me.client() as client:
-        for number in range(3):
-            part = audio[third * number : third * (number + 1) if number < 2 else None]
-            where = f"/v1/jobs/{by_requests['job_id']}/audio"
-            answer = await client.post(where, content=part, params={"final": number == 2})
-            assert answer.status_code == 200
-    texts = [(await me.job(record["job_id"]))["text"] for record in (by_socket, by_requests)]
-    assert (
-        alike(*texts) >= model.sure
-    )  # each request has the audio that had come by then, so a doubtful word may differ
-
-
-async def test_a_writer_that_loses_its_connection_gets_the_words_of_one_that_did_not(model):
-    me, audio = model.caller(), model.audio
-    records = [await me.start() for _ in range(4)]
-    async with asyncio.TaskGroup() as tasks:
-        for seed, record in enumerate(records):
-            tasks.create_task(write_with_drops(record["live"]["ingest_ws"], audio, random.Random(seed), drops=2 * seed))
-    jobs = [await me.job(record["job_id"]) for record in records]
-    assert {job["live"]["received_bytes"] for job in jobs} == {len(audio)}
-    undisturbed, *others = [job["text"] for job in jobs]
-    assert len(undisturbed.split()) > 10
-    assert min(alike(text, undisturbed) for text in others) >= model.sure
-
-
-async def test_a_container_of_speech_is_heard(server):
-    me = Caller(server, server.new_key())
-    async with me.speaking(encoding="container", language="en") as (_, talk):
-        await talk.send(CLIP.read_bytes(), piece_s=0.05)
-        await talk.close()
-    assert len(talk.words) > 15
-
-
-async def test_silence_noise_and_music_have_no_words(server):
-    me = Caller(server, server.new_key())
-    for clip in ("silence", "noise", "music"):
-        async with me.speaking() as (record, talk):
-            await talk.send(pcm(SPEECH / "other" / f"{clip}.flac"))
-            await talk.close()
-        assert talk.words == []
-        assert (await me.job(record["job_id"]))["text"] == ""

@@ -16,7 +16,7 @@ from server.live.session import LiveSession
 from server.streams import feed
 from tests.server.receiving import receiver
 from tests.server.serving import config, serve
-from tests.server.talking import HASTY, SECOND, Caller, check_refusal, durable, open_talk, script_words, silence
+from tests.server.talking import HASTY, SECOND, Caller, check_refusal, open_talk, script_words, silence
 
 
 async def test_a_session_is_a_job_with_places_to_send_audio_to(me):
@@ -171,18 +171,6 @@ async def test_partials_are_not_told_to_who_does_not_want_them(me):
     assert "partial" not in [kind for _, kind, _ in await reading]
 
 
-async def test_finalize_decides_what_was_said_so_far(me):
-    async with me.speaking() as (_, talk):
-        await talk.send(silence(2))
-        await talk.say("finalize")
-        segment = await talk.until("segment")
-        assert segment["text"] == " ".join(script_words(2))
-        assert (await talk.until("finalized"))["at"] == 1.984  # the last whole window of 32 ms
-        await talk.send(silence(1))
-        await talk.close()
-    assert talk.words == script_words(3)
-
-
 async def test_keep_alive_in_a_pause_decides_what_was_said_before_it(tmp_path):
     with serve(tmp_path, live=replace(HASTY, pause_s=0.5)) as server:
         me = Caller(server, server.key())
@@ -275,29 +263,6 @@ async def test_a_writer_that_gets_its_words_slowly_gets_all_of_them_after_the_en
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
-
-
-async def test_readers_that_join_late_or_come_back_get_every_event_once(me):
-    record = await me.start(max_utterance_s=3)
-    job_id = record["job_id"]
-    async with open_talk(record["live"]["ingest_ws"]) as talk:
-        await talk.send(silence(5))
-        await talk.until("segment")
-        late = asyncio.create_task(me.events(job_id))
-        async with open_talk(me.socket(record, "stream"), me.headers) as reader:
-            await reader.until("word")
-        seen = reader.frames[-1]["seq"]
-        async with open_talk(f"{me.socket(record, 'stream')}?last_event_id={seen}", me.headers) as back:
-            await talk.send(silence(5))
-            await talk.say("close")
-            assert await back.to_the_end() == (1000, "")
-        await talk.to_the_end()
-    everything = durable(talk.frames)
-    assert durable({"type": kind, **data} for number, kind, data in await late if number is not None) == everything
-    assert durable(reader.frames + back.frames) == everything
-    async with open_talk(f"{me.socket(record, 'stream')}?token={await me.token(job_id, 'events')}") as after:
-        assert await after.to_the_end() == (1000, "")
-    assert durable(after.frames) == everything
 
 
 @pytest.mark.parametrize("message", ["{}", b"audio"])

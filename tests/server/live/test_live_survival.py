@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from server.live.rules import LiveRules
-from tests.server.running import Server, run_server
+from tests.server.running import run_server
 from tests.server.serving import AppServer, serve
 from tests.server.talking import (
     SECOND,
@@ -80,20 +80,6 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_and_no_reader_se
             tasks.create_task(survive(me, first + number))
 
 
-async def test_a_reader_that_reads_late_gets_every_event(server):
-    me = Caller(server, server.key())
-    record = await me.start(max_utterance_s=3)
-    async with open_talk(me.socket(record, "stream"), me.headers, max_queue=1) as slow:
-        await slow.until("job.status")
-        async with open_talk(record["live"]["ingest_ws"]) as talk:
-            for _ in range(60):
-                await talk.send(silence(1), piece_s=1)
-            await talk.close()
-        await slow.to_the_end()
-    assert durable(slow.frames) == durable(talk.frames)
-    assert talk.words == script_words(60)
-
-
 def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_path):
     async def first(server: AppServer, me: Caller) -> tuple[Frame, Talk, int]:
         record = await me.start(max_utterance_s=3, record=True)
@@ -129,24 +115,6 @@ def test_a_server_that_stops_sends_its_clients_away_and_the_next_goes_on(tmp_pat
     assert "recording_incomplete" in [warning["code"] for warning in job["warnings"]], "it begins after the restart"
     segments = [frame["id"] for frame in before.of("segment") + after.of("segment")]
     assert segments == list(range(len(segments)))
-
-
-def test_a_signal_lets_everyone_know_before_the_line_is_cut(tmp_path):
-    async def main(server: Server) -> int:
-        me = Caller(server, server.new_key())
-        record = await me.start()
-        async with (
-            open_talk(record["live"]["ingest_ws"]) as talk,
-            open_talk(me.socket(record, "stream"), me.headers) as reader,
-        ):
-            await talk.send(silence(3))
-            await talk.until("word")
-            stopping = asyncio.create_task(asyncio.to_thread(server.stop))
-            assert [(await one.to_the_end())[0] for one in (talk, reader)] == [1001, 1001]
-        return await stopping
-
-    with run_server(tmp_path / "data", ENGINE="scripted") as server:
-        assert asyncio.run(main(server)) == 0
 
 
 def run_killed_session(

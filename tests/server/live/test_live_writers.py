@@ -52,18 +52,6 @@ async def test_a_writer_that_fell_silent_gives_way_to_the_next(hasty_caller):
     assert fresh.words == script_words(2)
 
 
-async def test_a_writer_that_comes_back_goes_on_where_it_stopped(me):
-    async with me.speaking() as (record, talk):
-        await talk.socket.send(silence(1) + b"\x00")  # half a sample
-        await talk.until(lambda frame: frame.get("received_bytes") == SECOND + 1)
-    async with open_talk(record["live"]["ingest_ws"] + "&last_event_id=2") as talk:
-        assert (await talk.next())["received_bytes"] == SECOND + 1
-        await talk.socket.send(b"\x00" + silence(2)[2:])
-        await talk.close()
-    assert talk.words == script_words(3)
-    assert talk.frames[1]["seq"] == 3
-
-
 async def test_a_writer_is_told_what_has_arrived(hasty_caller):
     async with hasty_caller.speaking() as (record, talk):
         await talk.send(silence(1))

@@ -148,14 +148,6 @@ def test_an_address_that_may_not_be_called_is_refused_at_once(client, url, kind)
     assert response.json()["errors"][0]["param"] == "url"
 
 
-def test_names_that_mean_nothing_are_warned_of(client):
-    record = submit(client, output_format="srt", sandbox_scenario="slow")
-    assert record["warnings"] == [
-        {"code": "unknown_parameter", "param": "output_format"},
-        {"code": "unknown_parameter", "param": "sandbox_scenario"},
-    ]
-
-
 # --- allowances ------------------------------------------------------------------------------------------------------
 
 

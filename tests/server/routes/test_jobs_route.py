@@ -313,6 +313,3 @@ def test_an_empty_output_is_an_empty_file(server, client):
     srt = client.get(f"/v1/jobs/{record['job_id']}/outputs/srt", headers={"Range": "bytes=0-5"})
     assert (srt.status_code, srt.content, srt.headers["content-length"]) == (200, b"", "0")
     assert client.get(f"/v1/jobs/{record['job_id']}/outputs/vtt").content == b"WEBVTT\n\n"
-
-
-# --- any headers -----------------------------------------------------------------------------------------------------

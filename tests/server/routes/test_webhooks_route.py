@@ -58,19 +58,6 @@ def test_a_job_without_a_webhook_has_no_deliveries(client):
     assert client.get(f"/v1/jobs/{job_id}/deliveries").json()["data"] == []
 
 
-def test_redelivery_is_another_attempt_with_the_same_id(client):
-    with receive_webhooks(500, 200) as receiver:
-        job_id = make_job(client, receiver.url)
-        first = delivery(client, job_id)
-        assert (first["state"], first["attempts"][0]["error"]) == ("pending", "status 500")
-        assert first["attempts"][0]["next_attempt_at"] is not None
-        response = client.post(f"/v1/jobs/{job_id}/deliveries/{first['delivery_id']}/redeliver")
-        assert (response.status_code, response.json()["webhook_id"]) == (202, first["webhook_id"])
-        second = delivery(client, job_id, attempts=2)
-    assert (second["state"], [attempt["n"] for attempt in second["attempts"]]) == ("delivered", [1, 2])
-    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
-
-
 def test_a_delivery_of_another_job_cannot_be_redelivered(client):
     with receive_webhooks(200) as receiver:
         job_id, other = make_job(client, receiver.url), make_job(client, receiver.url)

@@ -11,7 +11,6 @@ from server.model.orders import Order
 from tests.server.storing import (
     HOUR,
     NOON,
-    RESET,
     claim,
     completion,
     new_job,
@@ -43,17 +42,6 @@ async def test_an_accepted_job_is_there_when_the_folder_is_opened_again(backend,
         made = await storage.jobs.submit(new_job("job_1"), idempotency=None)
     async with backend.storage_in(tmp_path) as storage:
         assert await storage.jobs.get("job_1") == made.job
-
-
-async def test_ten_parallel_submits_on_a_limit_of_five_are_exactly_five_jobs(storage):
-    results = await asyncio.gather(
-        *(submit(storage, quotas=(quota(limit=5),)) for _ in range(10)), return_exceptions=True
-    )
-    refused = [result for result in results if isinstance(result, QuotaExceeded)]
-    assert len(refused) == 5
-    assert {(error.limit, error.used, error.resets_at) for error in refused} == {(5, 5, RESET)}
-    assert await storage.jobs.counts() == {"queued": 5, "processing": 0}
-    assert await storage.counters.amounts_used("acct_1", TRANSCRIPTIONS) == [5]
 
 
 async def test_a_limit_holds_across_everyone_who_has_the_folder_open(backend, tmp_path):

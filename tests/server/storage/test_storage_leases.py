@@ -11,7 +11,6 @@ from server.model.leases import Renewal
 from server.model.orders import Source
 from server.model.outcomes import Artifact
 from tests.server.storing import (
-    CANCELED,
     HOUR,
     LEASE_S,
     NOON,
@@ -124,20 +123,6 @@ async def test_audio_that_was_heard_twice_counts_twice(storage):
     assert await storage.counters.amounts_used("acct_1", [("audio_seconds", "2026-11")]) == [19]  # 18.4 s
 
 
-@pytest.mark.parametrize(
-    ("outcome", "used"),
-    [
-        (failure(), 1),
-        (failure("engine_error", return_quota=True), 0),
-        (CANCELED, 1),
-    ],
-)
-async def test_a_job_that_ends_badly_counts_unless_it_was_not_the_clients_doing(storage, outcome, used):
-    await submit(storage, quotas=(quota(),))
-    assert await storage.jobs.finish(await claim(storage), outcome)
-    assert await storage.counters.amounts_used("acct_1", [("transcriptions", "2026-11")]) == [used]
-
-
 @pytest.mark.parametrize("end", ["engine error", "canceled in the queue", "deleted at work", "attempts used up"])
 @pytest.mark.parametrize("told", ["a chunk", "a word", "nothing"])
 async def test_the_allowance_goes_back_only_where_no_word_was_told(storage, clock, end, told):
@@ -193,18 +178,6 @@ async def test_a_renewal_after_the_clock_was_set_back_lets_the_lease_end_in_time
     assert await storage.jobs.reap(limit=10) == 0
     clock.advance(s=LEASE_S)
     assert await storage.jobs.reap(limit=10) == 1
-
-
-async def test_renewing_and_checkpointing_keep_a_lease_alive(storage, clock):
-    await submit(storage)
-    lease = await claim(storage)
-    for index in range(4):
-        clock.advance(s=LEASE_S - 1)
-        if index % 2:
-            assert await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.OK
-        else:
-            assert await checkpoint(storage, lease, index)
-        assert await storage.jobs.reap(limit=10) == 0
 
 
 async def test_a_renewal_never_shortens_a_lease(storage, clock):

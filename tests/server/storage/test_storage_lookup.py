@@ -4,7 +4,6 @@ import asyncio
 import threading
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +18,7 @@ from tests.server.storing import (
     claim,
     completion,
     quota,
-    refusals,
     submit,
-    types_of,
 )
 
 MINE = JobFilter(account="acct_1", environment="production")
@@ -122,43 +119,6 @@ async def test_a_watcher_of_a_deleted_job_is_told_so(storage):
         assert await waiting is None
 
 
-async def test_a_queued_job_is_canceled_at_once_and_its_quota_returned(storage):
-    job_id = await submit(storage, quotas=(quota(),), hook=True)
-    for _ in range(2):
-        job = await storage.jobs.cancel(job_id)
-        assert job.state is State.CANCELED
-    assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
-    assert await types_of(storage, job_id) == ["job.status", "job.canceled"]
-    assert await storage.outbox.of_job(job_id) == []  # a canceled job sends nothing
-    assert await storage.jobs.claim("w1", environments=["production"], lease_s=LEASE_S) is None
-
-
-async def test_a_processing_job_is_canceled_by_its_worker(storage):
-    job_id = await submit(storage, quotas=(quota(),))
-    lease = await claim(storage)
-    await checkpoint(storage, lease)
-    job = await storage.jobs.cancel(job_id)
-    assert (job.state, job.cancel_requested_at) == (State.PROCESSING, NOON)
-    assert await storage.jobs.renew(lease, lease_s=LEASE_S) == "cancel requested"
-    assert await storage.jobs.finish(lease, replace(completion(), state=State.CANCELED, text=None))
-    assert await storage.jobs.chunks(job_id) == []  # partial output is dropped
-    assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
-
-
-@pytest.mark.parametrize("dies", [True, False])
-async def test_a_cancel_outlives_the_worker_that_should_have_seen_it(storage, clock, dies):
-    job_id = await submit(storage)
-    lease = await claim(storage)
-    await storage.jobs.cancel(job_id)
-    if dies:
-        clock.advance(s=LEASE_S)
-        await storage.jobs.reap(limit=10)
-    else:
-        await storage.jobs.release(lease, delay_s=0, error=None, count=False)
-    job = await storage.jobs.get(job_id)
-    assert job.state is State.CANCELED
-
-
 async def test_canceling_what_is_over_or_unknown_changes_nothing(storage):
     job_id = await submit(storage)
     await storage.jobs.finish(await claim(storage), completion())
@@ -187,18 +147,6 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(st
     assert await storage.events.last(job_id) == 0
     assert await storage.outbox.backlog() == 0
     assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
-
-
-async def test_deleting_an_active_job_takes_it_from_its_worker(storage):
-    await submit(storage)
-    lease = await claim(storage)
-    await storage.jobs.delete(lease.job.id)
-    assert all(await refusals(storage, lease))
-
-
-async def test_deleting_a_queued_job_returns_its_quota(storage):
-    await storage.jobs.delete(await submit(storage, quotas=(quota(),)))
-    assert await storage.counters.amounts_used("acct_1", WINDOW) == [0]
 
 
 async def test_the_audio_of_a_job_that_is_over_is_named_until_it_is_deleted(storage):

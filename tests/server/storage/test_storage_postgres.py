@@ -176,13 +176,6 @@ async def test_a_claim_passes_over_a_job_that_another_transaction_holds(tmp_path
             assert (await claim(storage)).job.id == "job_b"
 
 
-async def test_nodes_that_claim_at_once_share_the_jobs(tmp_path, url):
-    async with open_at(tmp_path / "a", url) as one, open_at(tmp_path / "b", url) as two:
-        jobs = {await submit(one) for _ in range(30)}
-        leases = await asyncio.gather(*(claim(node) for node in (one, two) for _ in range(15)))
-        assert {lease.job.id for lease in leases} == jobs
-
-
 async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
     async with open_at(tmp_path, url) as storage:
         leases = []

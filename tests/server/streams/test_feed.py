@@ -127,18 +127,6 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(sqlite):
     assert not view.feeds, "nothing is followed that nobody reads"
 
 
-async def test_readers_of_many_sessions_get_each_their_own(sqlite):
-    view = follow(sqlite, Partials())
-    leases = [await start_session(sqlite) for _ in range(40)]
-    readers = [asyncio.create_task(numbers(view, lease.job.id)) for lease in leases]
-    for number, lease in enumerate(leases):
-        await say(sqlite, lease, number + 1)
-        assert await sqlite.jobs.finish(lease, completion())
-    async with asyncio.timeout(20):
-        for lease, seen in zip(leases, await asyncio.gather(*readers), strict=True):
-            assert seen == list(range(1, await sqlite.events.last(lease.job.id) + 1))
-
-
 async def test_every_quiet_reader_gets_its_own_signs_of_life(sqlite):
     quiet_s = 0.3
     view, lease = follow(sqlite, Partials()), await start_session(sqlite)

@@ -193,30 +193,6 @@ async def test_requests_sent_together_are_answered_in_order_but_not_any_number_o
     assert many.count(b"HTTP/1.1 ") == 1
 
 
-async def test_requests_sent_together_are_answered_in_order_with_their_bodies():
-    seen = []
-
-    async def app(scope, receive, send):
-        body = b""
-        while (message := await receive())["type"] == "http.request":
-            body += message["body"]
-            if not message["more_body"]:
-                break
-        seen.append((scope["path"], len(scope["headers"]), len(body)))
-        await fine(scope, receive, send)
-
-    head = b"POST /%d HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 80
-    empty = [head % number + b"Content-Length: 0\r\n\r\n" for number in range(12)]
-    full = head % 12 + b"Content-Length: 5000\r\n\r\n" + b"b" * 5000
-    chunked = head % 13 + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nc\r\n" * 900 + b"0\r\n\r\n"
-    last = head % 14 + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
-    async with serve_url(app) as url:
-        answer = await answer_to(url, b"".join([*empty, full, chunked, last]))
-    assert [path for path, _, _ in seen] == [f"/{number}" for number in range(15)]
-    assert [size for _, _, size in seen] == [0] * 12 + [5000, 900, 0]
-    assert answer.count(b"HTTP/1.1 200 ") == 15
-
-
 @pytest.mark.parametrize("chunk", [None, 1000, 300_000])
 async def test_large_bodies_sent_together_arrive_as_they_were_sent(chunk):
     bodies, seen = [os.urandom(size) for size in (3_000_001, 10, 131_072)], []
