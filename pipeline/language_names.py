@@ -11,7 +11,7 @@ from difflib import get_close_matches
 _TABLE = """
 af afr: afrikaans
 am amh: amharic
-ar ara arb: arabic
+ar ara arb: arabic, العربية
 as asm: assamese
 az aze azj: azerbaijani
 ba bak: bashkir
@@ -22,39 +22,39 @@ bo bod tib: tibetan
 br bre: breton
 bs bos: bosnian
 ca cat: catalan, valencian
-cs ces cze: czech
+cs ces cze: czech, čeština
 cy cym wel: welsh
-da dan: danish
-de deu ger: german
-el ell gre: greek, modern greek
+da dan: danish, dansk
+de deu ger: german, deutsch
+el ell gre: greek, modern greek, ελληνικά
 en eng: english
-es spa: spanish, castilian
+es spa: spanish, castilian, español
 et est ekk: estonian
 eu eus baq: basque
 fa fas per pes prs: persian, farsi
-fi fin: finnish
+fi fin: finnish, suomi
 fo fao: faroese
-fr fra fre: french
+fr fra fre: french, français
 gl glg: galician, gallegan
 gu guj: gujarati
 ha hau: hausa
 haw: hawaiian
-he heb iw: hebrew
-hi hin: hindi
+he heb iw: hebrew, עברית
+hi hin: hindi, हिन्दी
 hr hrv: croatian
 ht hat: haitian creole, haitian
-hu hun: hungarian
+hu hun: hungarian, magyar
 hy hye arm: armenian
-id ind in: indonesian
+id ind in: indonesian, bahasa indonesia
 is isl ice: icelandic
-it ita: italian
-ja jpn: japanese
+it ita: italian, italiano
+ja jpn: japanese, 日本語
 jw jv jav: javanese
 ka kat geo: georgian
 kk kaz: kazakh
 km khm: khmer, cambodian
 kn kan: kannada
-ko kor: korean
+ko kor: korean, 한국어
 la lat: latin
 lb ltz: luxembourgish, letzeburgesch
 ln lin: lingala
@@ -71,16 +71,16 @@ ms msa may zsm: malay
 mt mlt: maltese
 my mya bur: myanmar, burmese
 ne nep npi: nepali
-nl nld dut: dutch, flemish
+nl nld dut: dutch, flemish, nederlands
 nn nno: nynorsk, norwegian nynorsk
-no nor nb nob: norwegian, bokmal, norwegian bokmal
+no nor nb nob: norwegian, bokmal, norwegian bokmal, norsk
 oc oci: occitan
 pa pan: punjabi, panjabi
-pl pol: polish
+pl pol: polish, polski
 ps pus pbt: pashto, pushto
-pt por: portuguese
-ro ron rum mo mol: romanian, moldavian, moldovan
-ru rus: russian
+pt por: portuguese, português
+ro ron rum mo mol: romanian, moldavian, moldovan, română
+ru rus: russian, русский
 sa san: sanskrit
 sd snd: sindhi
 si sin: sinhala, sinhalese
@@ -91,30 +91,33 @@ so som: somali
 sq sqi alb als: albanian
 sr srp: serbian
 su sun: sundanese
-sv swe: swedish
+sv swe: swedish, svenska
 sw swa swh: swahili
 ta tam: tamil
 te tel: telugu
 tg tgk: tajik
-th tha: thai
+th tha: thai, ไทย
 tk tuk: turkmen
 tl tgl fil: tagalog, filipino
-tr tur: turkish
+tr tur: turkish, türkçe
 tt tat: tatar
-uk ukr: ukrainian
+uk ukr: ukrainian, українська
 ur urd: urdu
 uz uzb uzn: uzbek
-vi vie: vietnamese
+vi vie: vietnamese, tiếng việt
 yi yid ji ydd: yiddish
 yo yor: yoruba
 yue: cantonese
-zh zho chi cmn: chinese, mandarin
+zh zho chi cmn: chinese, mandarin, 中文
 """
-"""A language a line: the code of the models, other codes (ISO 639-1 to -3, old ones, the usual dialect), its names."""
+"""A language a line: the code of the models, other codes (ISO 639-1 to -3, old ones, the usual dialect), its names.
+
+The first name is English; many have the one that their speakers use.
+"""
 
 _TAG = re.compile(r"[a-z]{2,3}(?:-[a-z0-9]{1,8})*")  # BCP 47, but without tags that have no language
 _CODES: dict[str, str] = {}  # every code, and the one of the models
-_NAMES: dict[str, str] = {}  # every English name, and its code
+_NAMES: dict[str, str] = {}  # every name, and its code
 _ENGLISH_NAMES: dict[str, str] = {}  # a code, and the first name
 for _line in _TABLE.strip().splitlines():
     _codes, _, _names = _line.partition(": ")
@@ -143,7 +146,7 @@ class NamedLanguage:
 
 
 def language_named(text: str) -> NamedLanguage | None:
-    """Return the language of a tag (en-US, pt_BR, zh-Hant-TW), a code (de, deu, ger, iw) or an English name (german).
+    """Return the language of a tag (en-US, pt_BR, zh-Hant-TW), a code (de, deu, ger, iw) or a name (german, deutsch).
 
     Case does not matter. None if *text* names no language that a model knows.
     """
@@ -165,7 +168,7 @@ def language_named(text: str) -> NamedLanguage | None:
 def nearest_language(text: str) -> str | None:
     """Return the language whose name or code is most like *text*, as "german (de)"; None if none is like it."""
     text = text.strip().lower()[:100]
-    of_codes, of_names = (get_close_matches(text, known, 1, 0.6) for known in (_CODES, _NAMES))
+    of_codes, of_names = (get_close_matches(text, known, 1, 0.7) for known in (_CODES, _NAMES))
     primary = text.replace("_", "-").partition("-")[0]
     likely = of_names or of_codes if len(primary) > _LONGEST_CODE else of_codes
     found = likely or get_close_matches(primary, _CODES, 1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pipeline.attribution import by_speaker, final_turns
 from pipeline.audio import RATE, seconds
-from pipeline.documents.spoken import doubtful_languages, probability_of, speech_by_language, without_only_language
+from pipeline.documents.spoken import certainty, doubtful_languages, speech_by_language, without_only_language
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 
@@ -42,8 +42,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
     for channel in {segment.channel for segment in segments}:
         _check_order(word for segment in segments if segment.channel == channel for word in segment.words)
     segments.sort(key=lambda segment: segment.start)
-    spoken, doubts = speech_by_language(segments), doubtful_languages(segments)
-    sure = probability_of(next(iter(spoken), None), segments)
+    spoken, sure = speech_by_language(segments), certainty(segments)
     segments = without_only_language(segments)
     turns = final_turns(ordered)
     if turns is not None:
@@ -55,7 +54,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         (None, None),
     )
     if spoken:
-        language, probability = next(iter(spoken)), sure if sure is not None else probability
+        language = next(iter(spoken))
+        probability = sure.get(language, (0, probability))[1]
     return Transcript(
         segments=tuple(segments),
         duration=duration,
@@ -63,7 +63,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         language_probability=probability,
         engine=engine,
         model=model,
-        notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubts)),
+        notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubtful_languages(sure))),
         languages=spoken,
         turns=turns,
     )

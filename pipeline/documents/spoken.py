@@ -1,7 +1,8 @@
 """Which languages the words of a recording are in, and how sure that is. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pipeline.audio import position, seconds
 from pipeline.words import Segment
@@ -26,30 +27,34 @@ def speech_by_language(segments: Iterable[Segment]) -> dict[str, int]:
     return dict(sorted(spoken.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
+def certainty(
+    segments: Iterable[Segment], before: Mapping[str, tuple[int, float]] = MappingProxyType({})
+) -> dict[str, tuple[int, float]]:
+    """Return for each language that was found in how much speech, in samples, and how sure it is there on average.
+
+    *before*: that of earlier segments, which are counted too.
+    """
+    found = dict(before)
+    for segment in segments:
+        length, sure = sum(word.end - word.start for word in segment.words), segment.language_probability
+        if segment.language is not None and sure is not None and length:
+            spoken, mean = found.get(segment.language, (0, 0.0))
+            found[segment.language] = spoken + length, mean + (sure - mean) * length / (spoken + length)
+    return found
+
+
 def probability_of(language: str | None, segments: Iterable[Segment]) -> float | None:
     """Return how sure it is that *language* is spoken: the mean over all speech in it; None if that is unknown."""
-    known = [
-        (_length(segment), segment.language_probability)
-        for segment in segments
-        if segment.language == language and segment.language_probability is not None
-    ]
-    whole = sum(length for length, _ in known)
-    return sum(length * sure for length, sure in known) / whole if whole else None
+    return certainty(segments).get(language or "", (0, None))[1]
 
 
-def doubtful(segments: Iterable[Segment]) -> list[Segment]:
-    """Return the segments whose language is doubtful."""
-    known = ((segment, segment.language_probability) for segment in segments)
-    return [segment for segment, probability in known if probability is not None and probability < DOUBT]
-
-
-def doubtful_languages(segments: Iterable[Segment]) -> list[str]:
-    """Return a note for each language that is doubtful in more than MUCH of speech."""
+def doubtful_languages(found: Mapping[str, tuple[int, float]]) -> list[str]:
+    """Return a note for each language that is doubtful on average in more than MUCH of speech. *found*: certainty()."""
     return [
         f"{LANGUAGE_DOUBTFUL}: {seconds(spoken):.1f} s of speech may be in another language than {language}; "
         "language or languages in the request say which are spoken"
-        for language, spoken in speech_by_language(doubtful(segments)).items()
-        if spoken > MUCH
+        for language, (spoken, sure) in found.items()
+        if spoken > MUCH and sure < DOUBT
     ]
 
 
@@ -60,7 +65,3 @@ def without_only_language(segments: Sequence[Segment]) -> list[Segment]:
     return [
         replace(segment, words=tuple(replace(word, language=None) for word in segment.words)) for segment in segments
     ]
-
-
-def _length(segment: Segment) -> int:
-    return sum(word.end - word.start for word in segment.words)

@@ -28,9 +28,10 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
 
     Each place between two of *words* gets a point for each word of *committed* before it, in order; those that end
     before the first of *words* are not in its audio, and would count the next "no" of many as one of them. It loses two
-    points for each second between it and *end*, unless the last two final words come right before it. New words begin
-    at the place with the most points. A word counts as no longer than it can take, unless people pause in it: a model
-    stretches words over the silence and words after them.
+    points for each second between it and *end*, unless the last two final words come right before it: the last one may
+    have been stretched over words that were not heard yet. New words begin at the first place with the most points. A
+    word counts as no longer than it can take, unless people pause in it: a model stretches words over the silence and
+    words after them.
     """
     ends = [word.end if may_pause(word.text) else min(word.end, word.start + longest_time(word.text)) for word in words]
     heard = [word for word in committed[-TAIL:] if words and word.end > words[0].start]
@@ -38,10 +39,11 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
 
     def score(place: int) -> float:
         late = max(0, ends[place - 1] - end) if place else 0
-        if late and ends_with(committed, words[:place]):
-            late = 0
         early = end - words[place].start if place < len(words) else 0
-        return repeated[place] - 2 * max(late, early) / RATE
+        apart = max(late, early)
+        if apart and ends_with(committed, words[:place]):
+            apart = 0
+        return repeated[place] - 2 * apart / RATE
 
     return words[max(range(len(words) + 1), key=score) :]
 
@@ -65,8 +67,12 @@ def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
 
     The last one may be at another place: a model may move the last word before a pause to the end of the pause.
     """
-    said, heard = ([plain(word.text) for word in side[-2:]] for side in (committed, words))
-    return said == heard and len(set(said)) == 2 and abs(committed[-2].start - words[-2].start) <= NEAR  # noqa: PLR2004
+    if min(len(committed), len(words)) < 2:  # noqa: PLR2004
+        return False
+    (before, last), (other, end) = committed[-2:], words[-2:]
+    if plain(last.text) != plain(end.text) or abs(before.start - other.start) > NEAR:
+        return False
+    return plain(before.text) == plain(other.text) != plain(last.text)
 
 
 def select_of_turn(words: Sequence[Word], earlier: Sequence[Word], turn: int) -> Sequence[Word]:

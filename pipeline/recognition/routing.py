@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import numpy as np
+
 from pipeline.audio import RATE, floats_of, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
@@ -215,26 +217,23 @@ class _Caller:
         spans = parted(request, utterances(request), known.words if known is not None else ())
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
-        found = [
-            await self.compare(request, span, _choose(request, span, own, neighbour), neighbour)
+        heard = [
+            (await self.compare(request, span, _choose(request, span, own, neighbour), neighbour), span, own)
             for span, own in zip(spans, shares, strict=True)
         ]
-        if len({one.language for one in found}) == 1:
-            least = min(found, key=_probability)
-            if known is not None and known.language == least.language:
-                return replace(known, language_probability=least.probability)
-            return await self.hear_beside(request, least, neighbour, newer)
+        groups = [list(group) for _, group in groupby(heard, key=lambda each: each[0].language)]
         runs: dict[tuple[int, int], RecognitionResult] = {}
-        for _, several in groupby(zip(spans, found, strict=True), key=lambda pair: pair[1].language):
-            group = list(several)
-            run = group[0][0][0], group[-1][0][1]
-            least = min((one for _, one in group), key=_probability)
-            if known is not None and known.language == least.language:
-                words = [word for span, _ in group for word in words_in(span, spans, known.words)]
-                if surety(words) >= SURE:
-                    runs[run] = known
-                    continue
-            runs[run] = await self.hear_beside(part_of(request, run), least, neighbour)
+        for group in groups:
+            found, run = _together(group), (group[0][1][0], group[-1][1][1])
+            mine = known if known is not None and known.language == found.language else None
+            if len(groups) == 1:
+                if mine is not None:
+                    return replace(mine, language_probability=found.probability)
+                return await self.hear_beside(request, found, neighbour, newer)
+            words = [word for _, span, _ in group for word in words_in(span, spans, mine.words if mine else ())]
+            if mine is None or surety(words) < SURE:
+                mine = await self.hear_beside(part_of(request, run), found, neighbour)
+            runs[run] = mine
         return merge_answers(list(runs), runs)
 
     async def compare(self, request: DecodeRequest, span: tuple[int, int], found: Choice, near: str | None) -> Choice:
@@ -287,11 +286,10 @@ class _Caller:
         samples = floats_of(part_of(request, span).samples)
         probabilities = await model.detect_language(samples, tenant=self.tenant, urgency=urgency)
         known = {code: probabilities.get(code, 0.0) for code in allowed}
-        if sum(known.values()) < SPOKEN:
-            return known
-        known = known if request.languages else without_untested(known)
+        if not request.languages:
+            known = without_untested(known)
         every = sum(known.values())
-        return {code: share / every for code, share in known.items()}
+        return known if every < SPOKEN else {code: share / every for code, share in known.items()}
 
 
 def _is_doubtful(found: Choice, neighbour: str | None, heard: RecognitionResult) -> bool:
@@ -303,6 +301,14 @@ def _choose(
     request: DecodeRequest, span: tuple[int, int], shares: Mapping[str, float], neighbour: str | None
 ) -> Choice:
     return choose_language(shares, neighbour=neighbour, speech_s=request.speech_between(*span) / RATE)
+
+
+def _together(group: Sequence[tuple[Choice, tuple[int, int], Mapping[str, float]]]) -> Choice:
+    """Return what was found in a *group* of utterances of one language: how probable it is in their speech."""
+    language, lengths = group[0][0].language, [end - start for _, (start, end), _ in group]
+    shares = [(own[language], sum(own.values())) for _, _, own in group]
+    probability, every = np.average(shares, axis=0, weights=lengths).tolist()
+    return Choice(language, round(probability, 3), others=round(every - probability, 3))
 
 
 def _most_spoken(
@@ -401,7 +407,3 @@ def merge_answers(
     spoken = [word.language for word in words]
     main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
     return replace(main, words=tuple(words))
-
-
-def _probability(found: Choice) -> float:
-    return found.probability

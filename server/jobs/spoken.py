@@ -17,7 +17,7 @@ LANGUAGE = Member(
     "language",
     Parser(string, {"type": "string"}),
     None,
-    "The language of all that is said: a tag, a code of ISO 639 or an English name. Left out, auto or multi: found for "
+    "The language of all that is said: a tag, a code of ISO 639 or a name. Left out, auto or multi: found for "
     "each utterance",
     example="en",
 )

@@ -10,7 +10,7 @@ from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import seconds
 from pipeline.documents.formats import segment_object, word_event
-from pipeline.documents.spoken import doubtful, doubtful_languages
+from pipeline.documents.spoken import certainty, doubtful_languages
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -72,7 +72,7 @@ class EventRenderer:
         self._speakers = speakers
         self._words = offsets.words
         self._segments = offsets.segments
-        self._doubtful: list[Segment] = []  # whose language is doubtful, until the warning about them
+        self._certainty: dict[str, tuple[int, float]] = {}  # of each language
         self._warned_of_language = False
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
 
@@ -133,12 +133,11 @@ class EventRenderer:
         """Add a warning, once, when much speech may be in another language. The record says at the end how much."""
         if self._warned_of_language:
             return
-        self._doubtful += doubtful(batch.segments[-1:])
-        for note in doubtful_languages(self._doubtful)[:1]:
+        self._certainty = certainty(batch.segments[-1:], self._certainty)
+        for note in doubtful_languages(self._certainty)[:1]:
             code, _, message = note.partition(": ")
             batch.events.append(warning_event(code, message))
             self._warned_of_language = True
-            self._doubtful.clear()
 
     def _speaker(self, word: Word, channel: int | None) -> Mapping[str, int | str]:
         """The members `speaker` and `channel` of *word*."""

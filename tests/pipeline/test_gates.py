@@ -3,8 +3,9 @@
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.engines.whisper.gates import compression_ratio, failed_gate, without_echo
-from pipeline.words import Word
+from pipeline.recognition.engines.whisper.gates import before_timeless, compression_ratio, failed_gate, without_echo
+from pipeline.words import Word, join_words
+from tests.pipeline.scripted_streams import timed_words
 
 SPEECH = " And so my fellow Americans ask not what your country can do for you."
 
@@ -97,6 +98,14 @@ def test_rounds_that_got_no_time_were_not_said():
         for text, (start, length) in zip(phrase * 4, times, strict=True)
     ]
     assert len(without_echo(words, [(0, position(7))])) == 3 * len(phrase)
+
+
+@pytest.mark.parametrize("after", [(), (("greeting.", 10.9, 11.9),)])
+def test_an_answer_ends_before_words_that_got_no_time(after):
+    ahead = [(text, 10.7, 10.7) for text in ["Press", "5", "to", "change", "your", "password"]]
+    words = timed_words(("your", 10.0, 10.3), ("temporary", 10.3, 10.7), *ahead, *after)
+    assert join_words(before_timeless(words)) == "your temporary"
+    assert before_timeless(words[:4]) == words[:4], "two in a row may be said in the same moment"
 
 
 def test_figures_and_short_words_may_be_repeated():

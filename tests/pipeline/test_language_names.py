@@ -18,10 +18,10 @@ SUBTAGS = st.lists(st.from_regex(r"[A-Za-z0-9]{1,8}", fullmatch=True), max_size=
         ("German", "de"), ("iw", "he"), ("in", "id"), ("ji", "yi"), ("nb", "no"), ("nb-NO", "no"), ("no", "no"),
         ("nn", "nn"), ("cmn", "zh"), ("fil", "tl"), ("jv", "jw"), ("jw", "jw"), ("haitian creole", "ht"),
         ("burmese", "my"), ("yue", "yue"), ("zh-yue", "yue"), ("castilian", "es"), ("fra", "fr"), ("fre", "fr"),
-        ("es-419", "es"), ("sr-Latn-RS", "sr"),
+        ("es-419", "es"), ("sr-Latn-RS", "sr"), ("Deutsch", "de"), ("Español", "es"), ("日本語", "ja"),
     ],
 )  # fmt: skip
-def test_tags_codes_of_all_kinds_and_english_names_are_understood(text, code):
+def test_tags_codes_of_all_kinds_and_names_are_understood(text, code):
     assert language_named(text) == NamedLanguage(code)
 
 
@@ -37,7 +37,7 @@ def test_a_chinese_tag_settles_the_script(text, script):
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [("germna", "german (de)"), ("franch", "french (fr)"), ("cz", "czech (cs)"), ("jp", "japanese (ja)"), ("xx", None),
-     ("Spansih-MX", "spanish (es)"), ("", None), ("日本語", None)],
+     ("Spansih-MX", "spanish (es)"), ("", None), ("语言", None), ("espanol", "spanish (es)"), ("simlish", None)],
 )  # fmt: skip
 def test_an_unknown_name_has_the_nearest_one(text, nearest):
     assert (language_named(text), nearest_language(text)) == (None, nearest)

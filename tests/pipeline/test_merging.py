@@ -36,6 +36,12 @@ def test_a_price_after_a_word_that_the_model_stretches_over_it_is_new():
     assert fresh_text(said, again, 1.08) == "$575 in"
 
 
+def test_a_word_that_was_not_heard_while_the_one_before_it_was_stretched_over_it_is_new():
+    said = [("extend", 26.17, 26.57), ("the", 26.58, 27.54)]
+    again = [("extend", 26.26, 26.52), ("the", 26.52, 26.96), ("conference", 26.96, 27.36), ("7", 27.38, 28.31)]
+    assert fresh_text(said, again, 27.54) == "conference 7"
+
+
 def test_counting_goes_on_after_the_last_final_number_though_its_time_is_a_second_off():
     said = [("24,", 4.93, 5.55), ("25,", 5.56, 6.59), ("26", 6.59, 7.28)]
     again = [("24,", 4.61, 5.57), ("25,", 5.57, 6.85), ("26,", 6.85, 8.25), ("27,", 8.25, 9.15)]

@@ -49,10 +49,17 @@ def test_where_the_order_says_the_language_nothing_was_found():
 
 
 @pytest.mark.parametrize(
-    ("spoken_s", "sure", "notes"), [(3.1, 0.49, ["cy"]), (3.1, 0.5, []), (2.9, 0.1, []), (9, None, [])]
+    ("language", "spoken_s", "sure", "notes"),
+    [
+        ("cy", 3.1, 0.49, ["cy"]),
+        ("cy", 3.1, 0.5, []),
+        ("cy", 2.9, 0.1, []),
+        ("cy", 9, None, []),
+        ("en", 3.1, 0.1, []),  # it is sure on average
+    ],
 )
-def test_more_than_three_seconds_in_a_doubtful_language_are_worth_a_warning(spoken_s, sure, notes):
-    transcript = whole(said(0, 20, "en"), said(20, 20 + spoken_s, "cy", sure))
+def test_more_than_three_seconds_in_a_doubtful_language_are_worth_a_warning(language, spoken_s, sure, notes):
+    transcript = whole(said(0, 20, "en"), said(20, 20 + spoken_s, language, sure))
     assert [note.split(" than ")[1][:2] for note in transcript.notes] == notes
     assert all(note.startswith("language_doubtful: 3.1 s of speech may be in another") for note in transcript.notes)
 

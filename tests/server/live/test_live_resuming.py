@@ -92,7 +92,7 @@ def test_readers_are_warned_once_when_more_than_three_seconds_may_be_in_another_
     words = [Word("bueno", position(at), position(at + 2), 0.9, language="es") for at in (0, 5, 10, 15)]
     closed = [
         timed_event(SegmentClosed(number, Segment((word,), -0.1, 0.0, language_probability=probability)))
-        for number, (word, probability) in enumerate(zip(words, (0.9, 0.01, 0.01, 0.01), strict=True))
+        for number, (word, probability) in enumerate(zip(words, (0.9, 0.3, 0.01, 0.01), strict=True))
     ]
     seen = bodies(render(*closed))
     assert [kind for kind, _ in seen] == ["segment", "segment", "segment", "warning", "segment"]

@@ -34,7 +34,7 @@ from pipeline.recognition.engines.bootstrap import (
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
 from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, with_missed
-from pipeline.recognition.engines.whisper.gates import failed_gate, without_echo
+from pipeline.recognition.engines.whisper.gates import before_timeless, failed_gate, without_echo
 from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
@@ -174,7 +174,7 @@ class WhisperEngine:
             if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         return [
-            hypothesis.with_words(without_echo(words, request.voiced))
+            hypothesis.with_words(_spoken(words, request, hypothesis.task))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
 
@@ -366,6 +366,12 @@ class WhisperEngine:
         """
         tokens = self._tokenizer.encode(" " + text.strip()) if text.strip() else ()
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
+
+
+def _spoken(words: Sequence[Word], request: DecodeRequest, task: str) -> tuple[Word, ...]:
+    """Return those of *words* that can have been said. The times of a translation do not show that they were."""
+    said = without_echo(words, request.voiced)
+    return said if task == TRANSLATE else before_timeless(said)
 
 
 def _raise_level(request: DecodeRequest) -> Samples:
