@@ -56,7 +56,7 @@ class PcmDecoder:
 
     def decode(self, data: bytes) -> Samples:
         """Return the samples that *data* completes and the filter releases."""
-        data = self._rest + data
+        data = self._rest + data if self._rest else data
         whole = len(data) - len(data) % self._frame_bytes
         self._rest = data[whole:]
         values = self._values(np.frombuffer(data, np.uint8, whole))

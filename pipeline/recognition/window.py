@@ -17,7 +17,7 @@ MAX_FRAMES = LONGEST_JOB // WINDOW
 SPARE_FRAMES = 64
 """The frames, 2 s, for which there is space when the window is moved to a new array."""
 
-FRESH_FRAMES = 16
+FRESH_FRAMES = 24
 """So many frames are brought into 16 bits together, which costs a quarter of doing so one by one."""
 
 _LOUDEST = np.float32(FULL_SCALE - 1)

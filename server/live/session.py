@@ -283,7 +283,8 @@ class LiveSession:
             if self._speakers is not None:
                 self._speakers.add(samples)
             await self._session.feed(samples)
-            await self._wait_until_caught_up()
+            if self._speakers is not None:
+                await self._speakers.wait_until_caught_up()
 
     async def _wait_until_caught_up(self) -> None:
         """Wait until little audio is unrecognised, and the speakers of little audio are unknown."""

@@ -372,7 +372,7 @@ class PatientWebSocket(TrackedProtocol, WebSocketsSansIOProtocol):
             return True
         self._last = {"type": "websocket.receive", "bytes": data}
         self.queue.put_nowait(self._last)  # type: ignore[arg-type]  # as uvicorn does
-        if not self.read_paused:
+        if not self.read_paused and (self.conn.gather_s or self.queue.qsize() > 1):
             self.read_paused = True
             self.transport.pause_reading()
         return True

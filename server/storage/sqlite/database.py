@@ -34,7 +34,7 @@ Clock: TypeAlias = Callable[[], int]
 
 T = TypeVar("T")
 
-BEAT_S = 0.02  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
+BEAT_S = 0.04  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
 MAX_IN_ONE_COMMIT = 256  # when so many share a commit, others wait for the next one
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
