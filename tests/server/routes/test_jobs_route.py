@@ -233,11 +233,7 @@ def test_head_of_a_download_has_the_headers_of_get(finished_job):
 
 @pytest.mark.parametrize(
     ("asked", "status", "part"),
-    [
-        ("bytes=0-9", 206, slice(0, 10)),
-        ("bytes=-4", 206, slice(-4, None)),
-        ("nonsense", 200, slice(None)),
-    ],
+    [("bytes=0-9", 206, slice(0, 10)), ("bytes=-4", 206, slice(-4, None)), ("nonsense", 200, slice(None))],
 )
 def test_a_part_of_a_download(finished_job, asked, status, part):
     owner, record = finished_job
