@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import RATE, Samples
-from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue, FileRecogniser
+from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
@@ -86,7 +86,7 @@ class Batch:
         self,
         *,
         engine: Engine,
-        recogniser: FileRecogniser,
+        recogniser: LanguageRouter,
         voice: VoiceDetector | None,
         isolation: Isolation,
         threads: Executor,
@@ -246,7 +246,7 @@ class Batch:
         for copy, original in gate.copies.items():
             channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
-    def _recogniser_of(self, model: str | None) -> FileRecogniser:
+    def _recogniser_of(self, model: str | None) -> LanguageRouter:
         if model is None or self._models is None:
             return self._recogniser
         return LanguageRouter(self._models.only(model))

@@ -7,13 +7,13 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pipeline.audio import position
 from pipeline.ingest.packing import DecodeJob, Packed
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.hints import Hints
+from pipeline.recognition.routing import LanguageRouter
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
@@ -24,12 +24,6 @@ REMEMBERED = 5
 MAX_SPAN = position(300)
 """The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
 one, and their jobs fill the memory meanwhile."""
-
-
-class FileRecogniser(Protocol):
-    """What the jobs of files need: LanguageRouter has it."""
-
-    async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult: ...
 
 
 @dataclass(slots=True)
@@ -47,7 +41,7 @@ class DecodeQueue:
 
     def __init__(
         self,
-        recogniser: FileRecogniser,
+        recogniser: LanguageRouter,
         *,
         tenant: str,
         language: str | None,

@@ -12,11 +12,7 @@ from tests.processes import output_of
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("server", "pipeline", "estimator")
 
-MAY_IMPORT = {
-    "server": {"server", "pipeline", "estimator"},
-    "pipeline": {"pipeline"},
-    "estimator": {"estimator"},
-}
+MAY_IMPORT = {"server": {"server", "pipeline", "estimator"}, "pipeline": {"pipeline"}, "estimator": {"estimator"}}
 
 FLOORS = (
     {"clock", "config", "metrics", "waiting", "capacity", "model"},

@@ -16,11 +16,7 @@ from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
 WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
-GUIDES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "server").glob("*.md")),
-    ROOT / "estimator" / "README.md",
-]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "server").glob("*.md")), ROOT / "estimator" / "README.md"]
 """The pages for users. Every sh block and every python block in them is run."""
 
 NOT_TRIED = ("scripts/serve", "scripts/test")

@@ -98,14 +98,7 @@ class Isolation:
             return audio.probe
 
     @contextmanager
-    def decoding(
-        self,
-        path: Path,
-        limits: DecodeLimits,
-        *,
-        separate: bool = False,
-        **how: Any,
-    ) -> "Iterator[Decoding]":
+    def decoding(self, path: Path, limits: DecodeLimits, *, separate: bool = False, **how: Any) -> "Iterator[Decoding]":
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
         Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are

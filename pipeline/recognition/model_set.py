@@ -204,7 +204,7 @@ class OneModel:
     def first(self) -> str | None:
         return ENGLISH if self.languages == {ENGLISH} else None
 
-    def shows_itself(self, language: str) -> bool:  # noqa: ARG002  RoutedModels gives the name
+    def shows_itself(self, language: str) -> bool:  # noqa: ARG002  as that of a ModelSet
         return len(self.languages) == 1
 
     async def model_for(self, language: str) -> Scheduler:

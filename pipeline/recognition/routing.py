@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
-from pipeline.audio import RATE, Samples, floats_of, position
+from pipeline.audio import RATE, floats_of, position
 from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language, without_untested
+from pipeline.recognition.model_set import ModelSet, OneModel
 from pipeline.words import Word
 
 SURE = 0.75
@@ -54,51 +54,10 @@ AROUND = position(0.2)
 """Audio before and after an utterance that is heard with it."""
 
 
-class ModelQueue(Protocol):
-    """The queue of one loaded model: its Scheduler."""
-
-    async def recognise(
-        self,
-        request: DecodeRequest,
-        *,
-        tenant: str,
-        urgency: Urgency | None = None,
-        newer: Callable[[], DecodeRequest | None] | None = None,
-    ) -> RecognitionResult: ...
-
-    async def detect_language(self, samples: Samples, *, tenant: str, urgency: Urgency) -> Mapping[str, float]: ...
-
-
-class RoutedModels(Protocol):
-    """The models that may hear windows. A model is loaded when it is asked for."""
-
-    @property
-    def languages(self) -> frozenset[str]:
-        """All languages that one of the models hears."""
-        ...
-
-    @property
-    def first(self) -> str | None:
-        """The language that is assumed before anything was heard; None: it is detected."""
-        ...
-
-    def shows_itself(self, language: str) -> bool:
-        """Whether the model of *language* knows no other one, so that its answers show whether that one is spoken."""
-        ...
-
-    async def model_for(self, language: str) -> ModelQueue:
-        """Return the model of a language. Raises EngineFailed if it cannot be loaded."""
-        ...
-
-    async def detector(self) -> ModelQueue | None:
-        """Return the model that detects languages; None if all models together know one language."""
-        ...
-
-
 class LanguageRouter:
     """Hears windows with the model of their language. It has the methods of one model's Scheduler."""
 
-    def __init__(self, models: RoutedModels) -> None:
+    def __init__(self, models: ModelSet | OneModel) -> None:
         self._models = models
 
     async def recognise(
@@ -155,7 +114,7 @@ def _is_sure(request: DecodeRequest, span: tuple[int, int], words: Sequence[Word
 class _Caller:
     """Asks the models on behalf of one stream or file."""
 
-    models: RoutedModels
+    models: ModelSet | OneModel
     tenant: str
     urgency: Urgency | None
 

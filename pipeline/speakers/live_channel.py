@@ -72,13 +72,7 @@ class LiveChannel:
     """The voices of one channel."""
 
     def __init__(
-        self,
-        models: SpeakerModels | None,
-        origin: int,
-        *,
-        labels: Labels,
-        options: SpeakerOptions,
-        earlier: Voices,
+        self, models: SpeakerModels | None, origin: int, *, labels: Labels, options: SpeakerOptions, earlier: Voices
     ) -> None:
         """Samples come from position *origin* on. *earlier* has the voices that had labels before a restart."""
         self._models = models

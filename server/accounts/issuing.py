@@ -26,12 +26,7 @@ def fresh_id(prefix: Prefix) -> str:
 
 
 def issue_key(
-    account_id: str,
-    *,
-    environment: str,
-    name: str | None,
-    retention: str | None = None,
-    chance: bytes | None = None,
+    account_id: str, *, environment: str, name: str | None, retention: str | None = None, chance: bytes | None = None
 ) -> Issued:
     """Make a key for an account; the caller stores it.
 

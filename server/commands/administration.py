@@ -92,11 +92,7 @@ async def _create_key(storage: Storage, given: argparse.Namespace, config: Confi
         if given.plan not in plans:
             raise ConfigError(f"--plan must be one of {', '.join(plans)}, got {given.plan!r}")
         account, issued = await open_account(
-            storage.accounts,
-            plan=given.plan,
-            environment=given.environment,
-            name=given.name,
-            retention=given.retention,
+            storage.accounts, plan=given.plan, environment=given.environment, name=given.name, retention=given.retention
         )
         secret = account.webhook_secret_of(given.environment).current
         return to_builtins(new_key(account, issued, webhook_secret=secret))

@@ -63,11 +63,7 @@ class Fetcher:
         target = self.egress.parse(source.url or "")
         for _ in range(MAX_REDIRECTS + 1):
             async with self.egress.request(
-                "GET",
-                target,
-                asker=asker,
-                headers={"User-Agent": USER_AGENT, "Accept": "*/*"},
-                timeouts=TIMEOUTS,
+                "GET", target, asker=asker, headers={"User-Agent": USER_AGENT, "Accept": "*/*"}, timeouts=TIMEOUTS
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)

@@ -129,14 +129,7 @@ class Uploads:
         received.file = StoredFile(blob, file.bytes, file.digest(), None)
 
     async def _multipart(
-        self,
-        request: Request,
-        received: Received,
-        place: Place,
-        boundary: bytes,
-        most: int,
-        *,
-        hashed: bool,
+        self, request: Request, received: Received, place: Place, boundary: bytes, most: int, *, hashed: bool
     ) -> None:
         if not boundary:
             raise Problem(

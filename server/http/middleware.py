@@ -33,16 +33,13 @@ EXPOSING = {
         "Location, Content-Location, Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, "
         "X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id, Link, ETag, "
         "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning, Deprecation, Sunset"
-    ),
+    )
 }
 """The header with which pages may read these headers of an answer."""
 MIN_COMPRESSED = 1000  # bytes; gzip costs more than it saves on smaller answers
 FASTEST = 1  # the level of compression: an answer is a tenth larger than with 9, and ready in a fifth of the time
 
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS),
-    "Access-Control-Max-Age": "600",
-}
+PREFLIGHT = {"Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS), "Access-Control-Max-Age": "600"}
 """Headers that allow a page to send a request. Browsers cache them for ten minutes."""
 
 KEPT_OPEN_BYTES = 1024 * 1024  # a connection stays open if no more than this is left of a refused body

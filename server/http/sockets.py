@@ -37,11 +37,7 @@ ORDER_S = 0.01  # the average time between two messages without audio, over ORDE
 ORDERS_AHEAD_S = 0.5
 MAX_COMMAS = 4000  # in a message: parsing millions of values would hold up the event loop
 
-_CODES = {
-    "ingest_finished": 4410,
-    "shutting_down": GOING_AWAY,
-    **dict.fromkeys(UNDECODABLE, 4415),
-}
+_CODES = {"ingest_finished": 4410, "shutting_down": GOING_AWAY, **dict.fromkeys(UNDECODABLE, 4415)}
 TOO_MANY, SERVER_ERROR, UNAVAILABLE = 429, 500, 503
 
 

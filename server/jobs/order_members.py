@@ -279,8 +279,7 @@ SCHEMAS: dict[str, Any] = {
     "TranscriptionRequest": _request(json_properties(*FILE_MEMBERS), description="Exactly one of url and audio_url"),
     "LiveRequest": _request(json_properties(*LIVE_MEMBERS)),
     "TextOptions": _request(
-        json_properties(*TEXT_MEMBERS),
-        description="The options of the text that were ordered, if any",
+        json_properties(*TEXT_MEMBERS), description="The options of the text that were ordered, if any"
     ),
 }
 """Components of /openapi.json."""

@@ -89,12 +89,7 @@ class Prober:
     async def _probe(self, blob: str, order: Order) -> Probe:
         async with self._blobs.local(blob) as path:
             look = partial(
-                self._isolation.probe,
-                path,
-                DecodeLimits(),
-                separate=order.separate,
-                track=order.track,
-                raw=order.raw,
+                self._isolation.probe, path, DecodeLimits(), separate=order.separate, track=order.track, raw=order.raw
             )
             return await asyncio.get_running_loop().run_in_executor(self._threads, look)
 

@@ -171,8 +171,7 @@ class Job(Body, kw_only=True):
     formats: dict[Format, Uri]
     error: JobError | None
     metadata: Annotated[
-        dict[str, Annotated[str, Meta(max_length=bounds.MAX_METADATA_CHARS)]],
-        Meta(max_length=bounds.MAX_METADATA_KEYS),
+        dict[str, Annotated[str, Meta(max_length=bounds.MAX_METADATA_CHARS)]], Meta(max_length=bounds.MAX_METADATA_KEYS)
     ]
     warnings: Annotated[list[Warned] | UnsetType, note("Not in lists")] = UNSET
     text_options: (

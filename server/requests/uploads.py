@@ -18,14 +18,7 @@ from server.model.received import Received
 from server.requests.parts import RouteParts
 from server.requests.request import ACCEPTING_CODES, idempotency_key_of, misplaced_members
 
-FILE_CODES = (
-    *ACCEPTING_CODES,
-    "invalid_multipart",
-    "audio_too_long",
-    "missing_input",
-    "empty_file",
-    *UNDECODABLE,
-)
+FILE_CODES = (*ACCEPTING_CODES, "invalid_multipart", "audio_too_long", "missing_input", "empty_file", *UNDECODABLE)
 """Error codes of every operation that makes a job from a file."""
 
 

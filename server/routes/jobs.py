@@ -79,19 +79,13 @@ class Jobs(RouteGroup):
                 Endpoint("GET", "/v1/jobs/{job_id}", self.get, "getJob"),
                 summary="Look at a job, or wait for it",
                 parameters=(WAIT, URL_TTL),
-                answers={
-                    200: Answer("The job", JOB, headers=("ETag", "Retry-After")),
-                    304: Answer("Unchanged"),
-                },
+                answers={200: Answer("The job", JOB, headers=("ETag", "Retry-After")), 304: Answer("Unchanged")},
                 codes=("invalid_parameter",),
             ),
             Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/cancel", self.cancel, "cancelJob"),
                 summary="Cancel a job",
-                answers={
-                    200: Answer("Canceled", JOB),
-                    202: Answer("Will be canceled at its next chunk", JOB),
-                },
+                answers={200: Answer("Canceled", JOB), 202: Answer("Will be canceled at its next chunk", JOB)},
                 codes=("job_not_cancelable",),
             ),
             Operation(

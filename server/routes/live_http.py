@@ -70,10 +70,7 @@ class LiveRequests(RouteGroup):
     tag = "live"
 
     def operations(self) -> list[Operation]:
-        ingest: dict[str, Any] = {
-            "auth": Auth.OWN,
-            "answers": {200: Answer("What has arrived", ref("Received"))},
-        }
+        ingest: dict[str, Any] = {"auth": Auth.OWN, "answers": {200: Answer("What has arrived", ref("Received"))}}
         codes = (*READER_CODES, "not_found", "ingest_busy", "ingest_finished", "queue_full")
         return [
             Operation(

@@ -27,11 +27,7 @@ class Ops(RouteGroup):
     def operations(self) -> list[Operation]:
         return [
             _free(
-                "/v1/formats",
-                self.formats,
-                "listFormats",
-                "Known audio, and output files",
-                schema=ref("FormatList"),
+                "/v1/formats", self.formats, "listFormats", "Known audio, and output files", schema=ref("FormatList")
             ),
             _free("/healthz", self.healthz, "health", "Is the process alive", schema=ref("Health"), auth=Auth.NONE),
             _free("/readyz", self.readyz, "ready", "Can it transcribe", schema=ref("Health")),
@@ -93,11 +89,7 @@ def _free(path: str, handle: Handler, name: str, summary: str, **more: Any) -> O
     """A GET operation that needs no key. Its requests are limited by address unless *auth* says otherwise."""
     answers = {200: Answer(summary, more.pop("schema", {"type": "object"}))}
     return Operation(
-        Endpoint("GET", path, handle, name),
-        summary=summary,
-        auth=more.pop("auth", Auth.FREE),
-        answers=answers,
-        **more,
+        Endpoint("GET", path, handle, name), summary=summary, auth=more.pop("auth", Auth.FREE), answers=answers, **more
     )
 
 

@@ -63,11 +63,7 @@ class Pages:
         def page(path: str, handle: Handler, name: str, summary: str) -> Operation:
             answers = {200: Answer(summary, media_type="text/html")}
             return Operation(
-                Endpoint("GET", path, handle, name),
-                summary=summary,
-                auth=Auth.FREE,
-                answers=answers,
-                hidden=True,
+                Endpoint("GET", path, handle, name), summary=summary, auth=Auth.FREE, answers=answers, hidden=True
             )
 
         return [

@@ -59,10 +59,7 @@ class Subtitles(RouteGroup):
                 summary="The subtitles of a job so far",
                 description="Takes the owner's key, or a stream token as `?token=`. Cues that were shown stay as they "
                 "are; only the end of the last one may still move.",
-                parameters=(
-                    Parameter("token", "query", {"type": "string"}, "A stream token"),
-                    *SHAPE_PARAMETERS,
-                ),
+                parameters=(Parameter("token", "query", {"type": "string"}, "A stream token"), *SHAPE_PARAMETERS),
                 answers=VTT_ANSWERS,
                 codes=(*READER_CODES, "output_not_found", "invalid_parameter"),
             )

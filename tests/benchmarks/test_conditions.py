@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.conditions import (
-    CONDITIONS,
-    PAUSES_S,
-    SHORT_S,
-    noisy,
-    short,
-    speech_level,
-    string_together,
-)
+from benchmarks.conditions import CONDITIONS, PAUSES_S, SHORT_S, noisy, short, speech_level, string_together
 from benchmarks.tracks import PEOPLE, Track, clips
 from pipeline.audio import RATE
 

@@ -196,8 +196,7 @@ def test_a_feed_without_a_default_model_is_refused(catalog, overlay, feed):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[NaN]", b"\xff", b"{}", b"[1]", b"[{}]", b'[{"id":"openai"}]', b"[" * 100_000, b"null"],
+    "content", [b"", b"{", b"[NaN]", b"\xff", b"{}", b"[1]", b"[{}]", b'[{"id":"openai"}]', b"[" * 100_000, b"null"]
 )
 def test_a_file_that_is_no_feed_is_refused(catalog, overlay, content):
     with pytest.raises(BadPriceFeed, match=r"price file|no price"):

@@ -6,12 +6,7 @@ import sys
 import pytest
 
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.bootstrap import (
-    MAX_REPLICAS,
-    MAX_THREADS,
-    replica_count,
-    thread_count,
-)
+from pipeline.recognition.engines.bootstrap import MAX_REPLICAS, MAX_THREADS, replica_count, thread_count
 from tests.processes import output_of
 
 PREPARED = "import os; from pipeline.recognition.engines import bootstrap; bootstrap.prepare(); "

@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.errors import (
-    AudioTooLong,
-    EmptyAudio,
-    InvalidAudio,
-    NoAudioStream,
-    PipelineError,
-    UndecodableAudio,
-)
+from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio
 from pipeline.ingest.containers import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
 from pipeline.ingest.decode import recording
 from pipeline.ingest.ledger import FILLED, SKIPPED, TRUNCATED

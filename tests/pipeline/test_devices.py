@@ -9,8 +9,7 @@ from pipeline.recognition.engines.whisper import engine as whisper
 
 
 @pytest.mark.parametrize(
-    ("wanted", "gpus", "device"),
-    [("cpu", 1, "cpu"), (None, 0, "cpu"), (None, 1, "cuda"), ("cuda", 1, "cuda")],
+    ("wanted", "gpus", "device"), [("cpu", 1, "cpu"), (None, 0, "cpu"), (None, 1, "cuda"), ("cuda", 1, "cuda")]
 )
 def test_the_device_is_what_was_wanted_or_what_there_is(wanted, gpus, device, monkeypatch):
     monkeypatch.setattr(whisper.ctranslate2, "get_cuda_device_count", lambda: gpus)

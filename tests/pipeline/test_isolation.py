@@ -16,13 +16,7 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE, position
-from pipeline.errors import (
-    DecoderUnavailable,
-    DecodeTimeout,
-    EmptyAudio,
-    InvalidAudio,
-    UndecodableAudio,
-)
+from pipeline.errors import DecoderUnavailable, DecodeTimeout, EmptyAudio, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
 from pipeline.ingest.isolation import Decoding, Isolation

@@ -112,12 +112,7 @@ APE = b"".join(
     b"APETAGEX" + struct.pack("<IIII", 2000, 532, 1, 1 << 31 | head << 29) + bytes(8) + b"x" * 500 * head
     for head in (1, 0)
 )
-SILENT = {
-    "nothing": b"",
-    "zeros": bytes(5001),
-    "an ID3v1 tag": b"TAG" + b"a" * 125,
-    "an APE tag": APE,
-}
+SILENT = {"nothing": b"", "zeros": bytes(5001), "an ID3v1 tag": b"TAG" + b"a" * 125, "an APE tag": APE}
 
 
 @pytest.mark.parametrize("first", FORMS)

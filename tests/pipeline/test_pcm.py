@@ -48,6 +48,12 @@ def test_stereo_becomes_the_mean_of_both():
     assert decode_pcm(pairs, "pcm_s16le", channels=2) == pytest.approx([2000 / 32768, -0.5 / 32768])
 
 
+def test_separate_channels_stay_apart_in_their_order():
+    pairs = np.array([[1000, -3000], [2000, -4000]], "<i2")
+    decoded = PcmDecoder("pcm_s16le", rate=RATE, channels=2, separate=True).decode(pairs.tobytes())
+    assert decoded == pytest.approx(pairs / 32768)
+
+
 def test_the_mean_of_two_floats_is_one_too_however_large_they_are():
     largest = np.full(2000, np.finfo("<f4").max, "<f4").tobytes()
     for rate in (RATE, 44100):

@@ -248,11 +248,7 @@ async def _serve(
     batch, engine = ScriptedBatch(), ScriptedEngine(script)
     reserve_bytes = settings.disk_reserve_bytes
     stores = storage() if storage else open_storage(folder / "data", clock=now_ms, reserve_bytes=reserve_bytes)
-    with (
-        listen(settings) as listening,
-        ThreadPoolExecutor(4) as threads,
-        closing(Scheduler(engine)) as scheduler,
-    ):
+    with listen(settings) as listening, ThreadPoolExecutor(4) as threads, closing(Scheduler(engine)) as scheduler:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
         service = build(
             settings,

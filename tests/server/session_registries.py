@@ -39,12 +39,7 @@ async def session_registry(
     """Run a desk until the block is left, whose engine has this name and *more* members."""
     closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
     hearing = LiveEngine(
-        engine=engine,
-        model="scripted",
-        recogniser=scheduler,
-        headroom=headroom or scheduler,
-        voice=None,
-        **more,
+        engine=engine, model="scripted", recogniser=scheduler, headroom=headroom or scheduler, voice=None, **more
     )
     made = SessionRegistry(
         SessionParts(

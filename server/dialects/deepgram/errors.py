@@ -32,10 +32,7 @@ def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
 # Deepgram has no 422, and answers 400 to bytes that are no audio too.
 REFUSED = [code for code, (status, _) in CODES.items() if status == UNPROCESSABLE or code in UNDECODABLE]
 SHAPE = ErrorShape(
-    schema="DeepgramError",
-    body=error_body,
-    headers=error_headers,
-    statuses=dict.fromkeys(REFUSED, BAD_REQUEST),
+    schema="DeepgramError", body=error_body, headers=error_headers, statuses=dict.fromkeys(REFUSED, BAD_REQUEST)
 )
 
 

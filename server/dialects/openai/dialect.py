@@ -16,9 +16,7 @@ from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import form_properties
 from server.requests.parts import RouteParts
 
-_FILE: Mapping[str, Any] = {
-    "file": {"type": "string", "format": "binary"},
-}
+_FILE: Mapping[str, Any] = {"file": {"type": "string", "format": "binary"}}
 _MEMBERS: Mapping[str, Any] = {
     "model": {"type": "string", "examples": ["whisper-1"], "description": "Left out: the server chooses"},
     **form_properties(*COMMON, NAMES, REFERENCES),
@@ -37,10 +35,7 @@ SCHEMAS: Mapping[str, Any] = {
             "stream": {"type": "boolean", "default": False},
         },
     ),
-    "OpenAITranslationForm": object_of(
-        _FILE,
-        _MEMBERS,
-    ),
+    "OpenAITranslationForm": object_of(_FILE, _MEMBERS),
     "OpenAIError": object_of(
         {"error": object_of({"message": TEXT, "type": TEXT, "param": MAYBE_TEXT, "code": {"enum": [*CODES]}})}
     ),

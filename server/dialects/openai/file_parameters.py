@@ -42,15 +42,7 @@ COMMON: tuple[Member[Any], ...] = (
     *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
-KNOWN = {
-    *COMMON_NAMES,
-    "file",
-    "model",
-    "response_format",
-    "temperature",
-    "timestamp_granularities",
-    "stream",
-}
+KNOWN = {*COMMON_NAMES, "file", "model", "response_format", "temperature", "timestamp_granularities", "stream"}
 
 
 class ResponseOptions:

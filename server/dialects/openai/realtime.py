@@ -29,7 +29,7 @@ from server.dialects.openai.session_config import NO_REDACTION, TranscriptionCon
 from server.http.caller import Caller
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of, socket_route
-from server.model.errors import Refused
+from server.model.errors import FieldError, Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.requests.access_control import bearer
@@ -238,7 +238,7 @@ class _Conversation:
         try:
             wanted = self.wanted.with_changes(session, self.offer)
         except Refused as error:
-            raise _Misunderstood(error.code, error.detail) from None
+            raise _Misunderstood(error.code, error.detail, error.errors) from None
         if self._open is not None and wanted.order() != self.wanted.order():
             await self._end_session(self._open)
         elif self._open is not None and wanted.manual != self.wanted.manual:
@@ -299,9 +299,9 @@ class _Conversation:
 class _Misunderstood(Exception):
     """A message that cannot be understood. The client gets an error and may continue."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
-        self.problem = Problem(code, detail)
+        self.problem = Problem(code, detail, errors=errors)
 
 
 def _parse_message(text: str | None) -> Mapping[str, Any]:

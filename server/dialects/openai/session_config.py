@@ -13,12 +13,11 @@ import orjson
 
 from pipeline.recognition.latency import ACCURATE, LOW
 from pipeline.text.options import TextOptions
-from server.dialects.openai.errors import invalid_value
+from server.dialects.openai.errors import invalid_value, unknown_model
 from server.jobs.members import Members, keywords, one_of, string
 from server.jobs.order_members import PROMPT
 from server.jobs.spoken import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 from server.model import bounds
-from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import SEMANTIC, LiveOptions, Order
 
@@ -146,7 +145,7 @@ def _with_transcription(before: TranscriptionConfig, given: Mapping[str, Any], o
     members = Members({name: [value] for name, value in asked.items()})
     name = members.take("model", string, None)
     if name is not None and not offer.has(name):
-        raise Refused("model_not_found", offer.unknown_model(name))
+        raise unknown_model(name, offer)
     model = None if name is None else offer.model_named(name)
     offer = offer.of(model)
     prompt, warnings = members.get(PROMPT), members.shortened_prompt(PROMPT)

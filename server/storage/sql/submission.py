@@ -72,13 +72,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
 
 
 def check_capacity(
-    tx: Transaction,
-    account: str,
-    environment: str,
-    *,
-    quotas: Sequence[Quota],
-    max_active: int | None,
-    max_queued: int,
+    tx: Transaction, account: str, environment: str, *, quotas: Sequence[Quota], max_active: int | None, max_queued: int
 ) -> None:
     """Raise what submit() would raise for any file now, so that the server need not read a body to refuse it.
 

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.accounts.limits import (
-    Calendar,
-    Limits,
-    day_of,
-    month_of,
-    with_overrides,
-)
+from server.accounts.limits import Calendar, Limits, day_of, month_of, with_overrides
 from server.http.headers import limit_headers, seconds_until
 from server.model.accounts import Plan, WindowUse
 from server.model.errors import BadLimits

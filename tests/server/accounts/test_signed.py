@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.accounts.signed import (
-    Scope,
-    check_link,
-    check_token,
-    link_query,
-    make_cursor,
-    make_token,
-    read_cursor,
-)
+from server.accounts.signed import Scope, check_link, check_token, link_query, make_cursor, make_token, read_cursor
 from server.model.accounts import SigningKeys
 from server.model.errors import Refused
 
@@ -88,11 +80,7 @@ def test_a_token_has_one_spelling(ending):
 
 def test_a_link_of_known_content():
     mac = hmac.new(b"second secret", f"v1\nGET\n{PATH}\n{NOW + 3600}".encode(), hashlib.sha256).digest()
-    assert link() == {
-        "exp": str(NOW + 3600),
-        "kid": "2",
-        "sig": base64.urlsafe_b64encode(mac).decode().rstrip("="),
-    }
+    assert link() == {"exp": str(NOW + 3600), "kid": "2", "sig": base64.urlsafe_b64encode(mac).decode().rstrip("=")}
 
 
 def test_a_link_opens_its_path_until_it_expires():

@@ -162,11 +162,7 @@ async def test_an_answer_that_does_not_come_is_a_timeout():
         egress = Egress(allowed=LOOPBACK, allow_http=True)
         with pytest.raises(httpx.TimeoutException):
             async with egress.request(
-                "GET",
-                egress.parse(target.url),
-                asker="acct_1",
-                headers={},
-                timeouts=httpx.Timeout(0.05, connect=1),
+                "GET", egress.parse(target.url), asker="acct_1", headers={}, timeouts=httpx.Timeout(0.05, connect=1)
             ):
                 pass
 

@@ -11,16 +11,7 @@ from starlette.types import ASGIApp
 
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.openapi import document
-from server.http.operation import (
-    Answer,
-    Deprecation,
-    Endpoint,
-    Handler,
-    Operation,
-    Resource,
-    json_response,
-    not_found,
-)
+from server.http.operation import Answer, Deprecation, Endpoint, Handler, Operation, Resource, json_response, not_found
 from server.http.problems import Problem
 from server.metrics import Metrics
 from server.requests.address_counters import AddressCounters

@@ -5,20 +5,15 @@ import io
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import soundfile
 
-from tests.server.live.test_live_model import alike
-from tests.server.running import SPEECH
 from tests.server.talking import (
-    SECOND,
     Caller,
     Frame,
-    Talk,
     check_refusal,
     durable,
     open_talk,
@@ -26,9 +21,6 @@ from tests.server.talking import (
     silence,
     write_with_drops,
 )
-
-JFK = SPEECH / "human" / "jfk.flac"
-AUSTEN = SPEECH / "human" / "austen_0870.flac"
 
 
 def of(frames: Sequence[Frame], channel: int, kind: str = "word") -> list[Frame]:
@@ -119,12 +111,6 @@ async def test_up_to_eight_channels_are_kept_apart_at_any_rate(me):
         assert words(talk.frames, channel) == script_words(2)
 
 
-def in_stereo(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return both side by side, the shorter one with silence behind it."""
-    longest = max(len(left), len(right))
-    return np.stack([np.pad(side, (0, longest - len(side))) for side in (left, right)], axis=1)
-
-
 async def test_the_channels_of_a_container_are_counted_and_kept_apart(me):
     for count, file_channels in ((2, 2), (2, 1)):
         record = await me.start(channels="separate", channel_count=count, encoding="container")
@@ -165,36 +151,3 @@ async def test_a_writer_that_loses_its_connection_loses_no_word_of_any_channel(m
     await write_with_drops(record["live"]["ingest_ws"], silence(12) * 2, random.Random(3), drops=4)
     frames: list[Frame] = [{"type": kind, **data} for _, kind, data in await reader]
     assert words(frames, 0) == words(frames, 1) == script_words(12)
-
-
-async def test_two_people_who_speak_at_once_are_each_understood(bundled_server):
-    left, right = (soundfile.read(clip, dtype="int16")[0] for clip in (JFK, AUSTEN))
-    audio = in_stereo(left, right).tobytes()
-    me = Caller(bundled_server, bundled_server.new_key("pro"))
-    async with me.speaking(channels="separate", output_formats=["json", "srt"]) as (_, talk):
-        listening = asyncio.create_task(talk.to_the_end())
-        for at in range(0, len(audio), SECOND // 5):
-            await talk.socket.send(audio[at : at + SECOND // 5])
-            await asyncio.sleep(0.05)
-        await talk.say("close")
-        assert await listening == (1000, "")
-    first, second = [await words_alone(me, clip) for clip in (left, right)]
-    assert alike(" ".join(words(talk.frames, 0)), first) >= 0.8
-    assert alike(" ".join(words(talk.frames, 1)), second) >= 0.8
-    assert "country" in first
-    assert overlap(talk)
-
-
-async def words_alone(me: Caller, samples: np.ndarray[Any, Any]) -> str:
-    """Return what is understood of a recording by itself."""
-    file = io.BytesIO()
-    soundfile.write(file, samples, 16_000, format="FLAC")
-    async with me.client() as client:
-        answer = await client.post("/v1/transcribe", files={"file": ("a.flac", file.getvalue())})
-    return str(answer.json()["text"])
-
-
-def overlap(talk: Talk) -> bool:
-    """Whether words of both channels were told in turn, and not one channel after the other."""
-    told = [word["channel"] for word in talk.of("word")]
-    return told != sorted(told) and told != sorted(told, reverse=True)

@@ -8,16 +8,7 @@ from pipeline.documents.cues import SubtitleShape
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull, QuotaExceeded
 from server.model.jobs import IdempotencyKey, State
 from server.model.orders import Order
-from tests.server.storing import (
-    HOUR,
-    NOON,
-    claim,
-    completion,
-    new_job,
-    quota,
-    submit,
-    types_of,
-)
+from tests.server.storing import HOUR, NOON, claim, completion, new_job, quota, submit, types_of
 
 KEY = IdempotencyKey(account="acct_1", path="/v1/transcribe", key="k", fingerprint="f")
 TRANSCRIPTIONS = [("transcriptions", "2026-11")]

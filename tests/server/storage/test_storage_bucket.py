@@ -186,8 +186,7 @@ def test_a_bucket_that_refuses_is_told_to_the_operator_in_one_sentence(bucket, t
 
 
 @pytest.mark.parametrize(
-    ("wrong", "code"),
-    [("AWS_ACCESS_KEY_ID", "InvalidAccessKeyId"), ("AWS_SECRET_ACCESS_KEY", "SignatureDoesNotMatch")],
+    ("wrong", "code"), [("AWS_ACCESS_KEY_ID", "InvalidAccessKeyId"), ("AWS_SECRET_ACCESS_KEY", "SignatureDoesNotMatch")]
 )
 def test_wrong_credentials_are_told_to_the_operator(bucket, tmp_path, monkeypatch, wrong, code):
     with bucket.check_keys("s3:*") as keys:

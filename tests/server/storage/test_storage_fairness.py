@@ -8,13 +8,7 @@ from server.model.jobs import JobError, State
 from server.model.orders import Source
 from server.model.outcomes import Outcome
 from server.storage.sql.storage import Storage
-from tests.server.storing import (
-    CANCELED,
-    LEASE_S,
-    claim,
-    completion,
-    submit,
-)
+from tests.server.storing import CANCELED, LEASE_S, claim, completion, submit
 
 AT_AN_ADDRESS = Source(type="url", url="https://example.org/talk.mp3")
 TIMED_OUT = JobError(code="source_timeout", message="too slow", retryable=True)

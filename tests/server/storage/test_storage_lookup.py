@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 from server.model.jobs import JobFilter, State
 from server.model.orders import Order, Source
 from server.storage.sql.storage import Storage
-from tests.server.storing import (
-    HOUR,
-    LEASE_S,
-    NOON,
-    checkpoint,
-    claim,
-    completion,
-    quota,
-    submit,
-)
+from tests.server.storing import HOUR, LEASE_S, NOON, checkpoint, claim, completion, quota, submit
 
 MINE = JobFilter(account="acct_1", environment="production")
 WINDOW = [("transcriptions", "2026-11")]

@@ -21,17 +21,7 @@ from tests.processes import free_port
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
 from tests.server.running import ROOT
-from tests.server.storing import (
-    LEASE_S,
-    WORD,
-    claim,
-    completion,
-    new_job,
-    open_at,
-    quota,
-    submit,
-    types_of,
-)
+from tests.server.storing import LEASE_S, WORD, claim, completion, new_job, open_at, quota, submit, types_of
 from tests.waiting import eventually
 
 WINDOW = [("transcriptions", "2026-11")]

@@ -16,15 +16,7 @@ import pytest
 
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import SqliteDatabase
-from tests.server.storing import (
-    LEASE_S,
-    NOON,
-    FileClock,
-    checkpoint,
-    claim,
-    submit,
-    types_of,
-)
+from tests.server.storing import LEASE_S, NOON, FileClock, checkpoint, claim, submit, types_of
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = "from tests.server.storing_child import main; main()"

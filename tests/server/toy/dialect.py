@@ -27,10 +27,7 @@ from server.requests.uploads import FILE_CODES, receive_upload
 from server.waiting import until_first
 
 NAME = "toy"
-SCHEMAS = {
-    "ToyAnswer": object_of({}, {"said": TEXT, "number": TEXT}),
-    "ToyError": object_of({"oh": TEXT}),
-}
+SCHEMAS = {"ToyAnswer": object_of({}, {"said": TEXT, "number": TEXT}), "ToyError": object_of({"oh": TEXT})}
 SHAPE = ErrorShape(schema="ToyError", body=lambda problem, _request_id: {"oh": problem.code})
 
 

@@ -18,11 +18,7 @@ TIMESTAMP = 1614265330
 BODY = b'{"test": 2432232314}'
 SIGNATURE = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
-HEADERS = {
-    "webhook-id": MESSAGE_ID,
-    "webhook-timestamp": str(TIMESTAMP),
-    "webhook-signature": SIGNATURE,
-}
+HEADERS = {"webhook-id": MESSAGE_ID, "webhook-timestamp": str(TIMESTAMP), "webhook-signature": SIGNATURE}
 SECRETS = st.binary(min_size=32, max_size=32).map(make_webhook_secret)
 
 

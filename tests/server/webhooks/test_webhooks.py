@@ -120,11 +120,7 @@ async def test_a_failed_delivery_is_tried_again_later_with_its_id_and_a_new_sign
 
 @pytest.mark.parametrize(("status", "heeded"), [(429, True), (503, True), (500, False)])
 async def test_retry_after_is_heeded_where_it_means_something(tmp_path, status, heeded):
-    async with (
-        office(tmp_path) as it,
-        peer(answer_in_turn(answer(status, Retry_After="3600"))) as target,
-        deliver(it),
-    ):
+    async with office(tmp_path) as it, peer(answer_in_turn(answer(status, Retry_After="3600"))) as target, deliver(it):
         delivery = await it.wait_for_attempts(await it.end_job(target.url))
         wait_ms = (delivery.next_at or 0) - delivery.attempts[0].at
         assert (wait_ms >= 3_600_000) is heeded
@@ -154,11 +150,7 @@ async def test_whatever_goes_wrong_while_sending_is_a_failed_attempt(tmp_path):
 
 async def test_after_the_last_attempt_a_delivery_is_failed(tmp_path):
     clock = ManualClock(now_ms())
-    async with (
-        office(tmp_path, clock, delays_s=(1.0,)) as it,
-        peer(answer_in_turn(answer(500))) as target,
-        deliver(it),
-    ):
+    async with office(tmp_path, clock, delays_s=(1.0,)) as it, peer(answer_in_turn(answer(500))) as target, deliver(it):
         job_id = await it.end_job(target.url)
         clock.now = (await it.wait_for_attempts(job_id)).next_at or 0
         delivery = await it.wait_for_attempts(job_id, 2)
