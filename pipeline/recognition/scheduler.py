@@ -11,10 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from threading import Thread
+from functools import partial
 from typing import Any
 
 from pipeline.audio import RATE, Samples
@@ -70,16 +69,13 @@ class SchedulerStatistics:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of the engine, and what comes of it."""
+    """One call of the engine."""
 
     group: Sequence[Work]
-    items: Sequence[Any]
     ended: Callable[[], None]
     began: float
     late: asyncio.TimerHandle | None = None  # calls _note_hanging()
     hangs: bool = False
-    answers: Sequence[Any] = ()
-    error: Exception | None = None
 
 
 class Scheduler:
@@ -90,16 +86,12 @@ class Scheduler:
         self._engine = engine
         self._order = order or CallOrder()
         self._longest_call_s = LONGEST_CALL_S
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()  # the order gives as many as there are threads
-        name = f"model {engine.model}"
-        self._threads = [Thread(target=self._answer_calls, name=name, daemon=True) for _ in range(engine.replicas)]
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
         self._hanging = 0  # how many calls have taken too long
         self._numbers = SchedulerStatistics()
         self._weighed_at = time.monotonic()
         self._closed = False
         self.file_window_s = 0.0
-        for thread in self._threads:
-            thread.start()
 
     async def recognise(
         self,
@@ -148,10 +140,7 @@ class Scheduler:
         """Refuse more work, and fail what waits with EngineFailed. Waits for the calls that run, unless one hangs."""
         self._closed = True
         self._fail_waiting(EngineFailed("the recogniser was closed"))
-        for _ in self._threads:
-            self._calls.put(None)
-        for thread in self._threads if not self._hanging else ():
-            thread.join()
+        self._threads.shutdown(wait=not self._hanging, cancel_futures=True)
 
     @property
     def share(self) -> float:
@@ -194,21 +183,10 @@ class Scheduler:
 
     def call(self, group: Sequence[Work], ended: Callable[[], None]) -> None:
         """Begin to call the engine with the items of *group*; *ended* is called at the end. The order calls this."""
-        loop, call = asyncio.get_running_loop(), _Call(group, [work.item for work in group], ended, time.monotonic())
+        loop, call = asyncio.get_running_loop(), _Call(group, ended, time.monotonic())
         call.late = loop.call_later(self._longest_call_s, self._note_hanging, call)
-        self._calls.put(call)
-
-    def _answer_calls(self) -> None:
-        """Call the engine again and again, on a thread of its own."""
-        lower_priority()
-        while (call := self._calls.get()) is not None:
-            try:
-                call.answers = call.group[0].run(call.items)
-            except Exception as error:  # noqa: BLE001  it becomes the answer
-                call.error = error
-            with suppress(RuntimeError):  # the loop has ended, so nobody waits in it
-                call.group[0].done.get_loop().call_soon_threadsafe(self._end_call, call)
-            del call  # it holds audio, and the next one may be far away
+        answering = loop.run_in_executor(self._threads, group[0].run, [work.item for work in group])
+        answering.add_done_callback(partial(self._end_call, call))
 
     def _note_hanging(self, call: "_Call") -> None:
         """Fail all that waits for this model: until the call comes back, if ever, nothing else can be asked."""
@@ -220,12 +198,12 @@ class Scheduler:
         self._fail_waiting(late)
         self._order.call_next()  # other models can be called
 
-    def _end_call(self, call: "_Call") -> None:
+    def _end_call(self, call: "_Call", answering: "asyncio.Future[Sequence[Any]]") -> None:
         assert call.late is not None
         call.late.cancel()
         self._hanging -= call.hangs
         try:
-            self._answer(call)
+            self._answer(call.group, answering)
         finally:
             self._count_call(call.group, call.began)
             call.ended()
@@ -237,10 +215,10 @@ class Scheduler:
                 fail(work, error)
         self._order.waiting = [work for work in self._order.waiting if work.model is not self]
 
-    def _answer(self, call: "_Call") -> None:
-        error = call.error
+    def _answer(self, group: Sequence[Work], answering: "asyncio.Future[Sequence[Any]]") -> None:
+        error = answering.exception()
         if error is None:
-            for work, answer in zip(call.group, call.answers, strict=True):
+            for work, answer in zip(group, answering.result(), strict=True):
                 if not work.done.done():
                     work.done.set_result(answer)
             return
@@ -249,7 +227,7 @@ class Scheduler:
             failure = EngineFailed(f"the recogniser failed: {type(error).__name__}")
             failure.__cause__ = error
             error = failure
-        for work in call.group:
+        for work in group:
             fail(work, error)
 
     @property
