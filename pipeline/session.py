@@ -296,7 +296,7 @@ class Session:
     async def _may_take_in(self) -> bool:
         """Wait until the core and the reader of the events have room for the next part, or until an answer comes.
 
-        Returns False if the answer comes first.
+        Returns False if the answer comes first, or nothing is left to take.
         """
         if isinstance(self._detected[0], _Command):
             return True
@@ -304,7 +304,8 @@ class Session:
             await self._wait_if_ahead()
         if not self._has_room:
             await self._changes.until(lambda: self._has_room or bool(self._answers))
-        return self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
+        may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
+        return may and bool(self._detected)  # a newer window for the engine may have taken it meanwhile
 
     @property
     def _has_room(self) -> bool:

@@ -61,6 +61,8 @@ class EventClock:
         self.retractions += event.index != self._words or event.words[0].start < self._end
         self._words = event.index + len(event.words)
         self._end = event.words[-1].end
+        while len(self._arrivals) > 1 and self._arrivals[0][0] < self._end:  # later words end later
+            self._arrivals.popleft()
         self.lag_s = lags_s[-1]
         return TimedEvent(event, at_s, lags_s)
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 from pipeline.attribution import by_speaker, final_turns
 from pipeline.audio import RATE, seconds
-from pipeline.documents.spoken import certainty, doubtful_languages, speech_by_language, without_only_language
+from pipeline.documents.spoken import (
+    certainty,
+    doubtful_languages,
+    speech_by_language,
+    without_only_language,
+    wordless_language,
+)
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 
@@ -53,6 +59,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         ((chunk.language, chunk.language_probability) for chunk in reversed(ordered) if chunk.language is not None),
         (None, None),
     )
+    doubts = doubtful_languages(sure) if segments else wordless_language(language, probability, duration)
     if spoken:
         language = next(iter(spoken))
         probability = sure.get(language, (0, probability))[1]
@@ -63,7 +70,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         language_probability=probability,
         engine=engine,
         model=model,
-        notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubtful_languages(sure))),
+        notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubts)),
         languages=spoken,
         turns=turns,
     )

@@ -51,11 +51,21 @@ def probability_of(language: str | None, segments: Iterable[Segment]) -> float |
 def doubtful_languages(found: Mapping[str, tuple[int, float]]) -> list[str]:
     """Return a note for each language that is doubtful on average in more than MUCH of speech. *found*: certainty()."""
     return [
-        f"{LANGUAGE_DOUBTFUL}: {seconds(spoken):.1f} s of speech may be in another language than {language}; "
-        "language or languages in the request say which are spoken"
+        _note(f"{seconds(spoken):.1f} s of speech", language)
         for language, (spoken, sure) in found.items()
         if spoken > MUCH and sure < DOUBT
     ]
+
+
+def wordless_language(language: str | None, probability: float | None, duration: int) -> list[str]:
+    """Return a note if a recording in which no word was found was heard in a doubtful language."""
+    doubtful = duration > MUCH and probability is not None and probability < DOUBT
+    return [_note("no words were found, and what is said", language)] if doubtful else []
+
+
+def _note(what: str, language: str | None) -> str:
+    wish = "language or languages in the request say which are spoken"
+    return f"{LANGUAGE_DOUBTFUL}: {what} may be in another language than {language}; {wish}"
 
 
 def without_only_language(segments: Sequence[Segment]) -> list[Segment]:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any, Protocol
 
 from pipeline.audio import RATE
@@ -88,8 +89,8 @@ class CalledModel(Protocol):
     def weigh(self) -> None:
         """Take note that calls begin or end now."""
 
-    async def call(self, group: "Sequence[Work]") -> None:
-        """Call the engine with the items of *group*, and give each its answer."""
+    def call(self, group: "Sequence[Work]", ended: Callable[[], None]) -> None:
+        """Begin to call the engine with the items of *group*. Each gets its answer, then *ended* is called."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +120,7 @@ class CallOrder:
         self.waiting: list[Work] = []
         self.fairness = Fairness()
         self.behind_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
-        self._calling: dict[asyncio.Task[None], Work] = {}  # the calls that run, by their first work
+        self._calling: set[Work] = set()  # the first work of each call that runs
         self._spoken_at = -math.inf  # when the last live window came
 
     def add(self, work: Work) -> None:
@@ -146,12 +147,12 @@ class CallOrder:
             group = self._choose(first)
             self.waiting = [work for work in self.waiting if work not in group]
             group[0].model.weigh()
-            calling = asyncio.get_running_loop().create_task(self._call(group), name="model call")
-            self._calling[calling] = group[0]
+            self._calling.add(group[0])
+            group[0].model.call(group, partial(self._end_call, group[0]))
 
     def count_running(self, model: CalledModel) -> int:
         """Return how many calls of a model run."""
-        return sum(work.model is model for work in self._calling.values())
+        return sum(work.model is model for work in self._calling)
 
     @property
     def _callable(self) -> list[Work]:
@@ -161,7 +162,7 @@ class CallOrder:
     @property
     def _used(self) -> float:
         """The part of the machine that calls use. A call that hangs is not counted."""
-        return sum(work.model.share for work in self._calling.values() if work.model.answers)
+        return sum(work.model.share for work in self._calling if work.model.answers)
 
     @property
     def _people_speak(self) -> bool:
@@ -205,18 +206,13 @@ class CallOrder:
         if work.urgency is not Urgency.BATCH:
             return (work.urgency, 0.0, work.since)
         starving = time.monotonic() - max(work.since, self.fairness.last_batch) > STARVING_S
-        starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling.values())
+        starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling)
         return (-1.0 if starving else work.urgency, self.fairness.time_used(work.tenant), work.since)
 
-    async def _call(self, group: Sequence[Work]) -> None:
-        """Run one call, and start what can start after it."""
-        try:
-            await group[0].model.call(group)
-        finally:
-            calling = asyncio.current_task()
-            assert calling is not None
-            del self._calling[calling]
-            self.call_next()
+    def _end_call(self, first: Work) -> None:
+        """Start what can start after a call."""
+        self._calling.remove(first)
+        self.call_next()
 
     def _count_behind(self) -> None:
         """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""

@@ -80,8 +80,9 @@ class LanguageRouter:
         assumed = next((code for code in (request.before, self._models.first) if code in allowed), None)
         known = len(allowed) == 1 or _is_detected(request)
         if assumed is None or not (known or self._models.shows_itself(assumed)):
-            hear = caller.hear_by_utterance if request.turn is None else caller.hear_newest_utterance
-            return await hear(request, allowed, newer)
+            if request.turn is None:
+                return await caller.hear_by_utterance(request, allowed)
+            return await caller.hear_newest_utterance(request, allowed, newer)
         asked, result = await caller.hear_newest(request, assumed, newer)
         if len(allowed) == 1:
             return replace(result, language_probability=1.0)
@@ -92,7 +93,7 @@ class LanguageRouter:
             return await caller.check_live(asked, spans, result, allowed)
         if all(_is_sure(asked, span, words_in(span, spans, result.words)) for span in spans):
             return replace(result, language_probability=round(surety(result.words), 3))
-        return await caller.hear_by_utterance(asked, allowed, None, result)
+        return await caller.hear_by_utterance(asked, allowed, result)
 
 
 def _is_detected(request: DecodeRequest) -> bool:
@@ -203,16 +204,12 @@ class _Caller:
         return replace(heard, detected=newest)
 
     async def hear_by_utterance(
-        self,
-        request: DecodeRequest,
-        allowed: frozenset[str],
-        newer: Callable[[], DecodeRequest | None] | None,
-        known: RecognitionResult | None = None,
+        self, request: DecodeRequest, allowed: frozenset[str], known: RecognitionResult | None = None
     ) -> RecognitionResult:
         """Detect the language of each utterance of a part of a file and hear it in that language.
 
-        If it is the language of the whole, the whole is heard at once, or the request that *newer* returns. *known* is
-        what was heard of the whole already, in some language.
+        If it is the language of the whole, the whole is heard at once. *known* is what was heard of the whole already,
+        in some language.
         """
         spans = parted(request, utterances(request), known.words if known is not None else ())
         shares = [await self.detect(request, span, allowed) for span in spans]
@@ -229,7 +226,7 @@ class _Caller:
             if len(groups) == 1:
                 if mine is not None:
                     return replace(mine, language_probability=found.probability)
-                return await self.hear_beside(request, found, neighbour, newer)
+                return await self.hear_beside(request, found, neighbour)
             words = [word for _, span, _ in group for word in words_in(span, spans, mine.words if mine else ())]
             if mine is None or surety(words) < SURE:
                 mine = await self.hear_beside(part_of(request, run), found, neighbour)
@@ -244,15 +241,9 @@ class _Caller:
         language = found.rival if _is_doubtful(found, near, heard) else heard.language or found.language
         return Choice(language, found.probability, others=found.others)
 
-    async def hear_beside(
-        self,
-        request: DecodeRequest,
-        found: Choice,
-        neighbour: str | None,
-        newer: Callable[[], DecodeRequest | None] | None = None,
-    ) -> RecognitionResult:
+    async def hear_beside(self, request: DecodeRequest, found: Choice, neighbour: str | None) -> RecognitionResult:
         """Hear *request* in the language that was found, and in its neighbours' too if the words are improbable."""
-        result = await self.hear(request, found, newer)
+        result = await self.hear(request, found)
         if neighbour in (None, found.language, found.rival) or surety(result.words) >= LIKELY:
             return result
         assert neighbour is not None

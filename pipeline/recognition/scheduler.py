@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pipeline.audio import RATE, Samples
@@ -64,6 +65,17 @@ class SchedulerStatistics:
     failures: int = 0
     behind_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
     utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of the engine."""
+
+    group: Sequence[Work]
+    ended: Callable[[], None]
+    began: float
+    late: asyncio.TimerHandle | None = None  # calls _note_hanging()
+    hangs: bool = False
 
 
 class Scheduler:
@@ -169,25 +181,32 @@ class Scheduler:
             if work in self._order.waiting:
                 self._order.waiting.remove(work)
 
-    async def call(self, group: Sequence[Work]) -> None:
-        """Call the engine with the items of *group*, and give each its answer. The order calls this."""
-        began = time.monotonic()
-        items = [work.item for work in group]
-        answering = asyncio.get_running_loop().run_in_executor(self._threads, group[0].run, items)
+    def call(self, group: Sequence[Work], ended: Callable[[], None]) -> None:
+        """Begin to call the engine with the items of *group*; *ended* is called at the end. The order calls this."""
+        loop, call = asyncio.get_running_loop(), _Call(group, ended, time.monotonic())
+        call.late = loop.call_later(self._longest_call_s, self._note_hanging, call)
+        answering = loop.run_in_executor(self._threads, group[0].run, [work.item for work in group])
+        answering.add_done_callback(partial(self._end_call, call))
+
+    def _note_hanging(self, call: "_Call") -> None:
+        """Fail all that waits for this model: until the call comes back, if ever, nothing else can be asked."""
+        call.hangs = True
+        self._hanging += 1
+        late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
+        for work in call.group:
+            fail(work, late)
+        self._fail_waiting(late)
+        self._order.call_next()  # other models can be called
+
+    def _end_call(self, call: "_Call", answering: "asyncio.Future[Sequence[Any]]") -> None:
+        assert call.late is not None
+        call.late.cancel()
+        self._hanging -= call.hangs
         try:
-            await asyncio.wait({answering}, timeout=self._longest_call_s)
-            if not answering.done():
-                self._hanging += 1
-                late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
-                for work in group:
-                    fail(work, late)
-                self._fail_waiting(late)
-                self._order.call_next()  # other models can be called
-                await asyncio.wait({answering})  # until it comes back, if ever, nothing else can be asked
-                self._hanging -= 1
-            self._answer(group, answering)
+            self._answer(call.group, answering)
         finally:
-            self._count_call(group, began)
+            self._count_call(call.group, call.began)
+            call.ended()
 
     def _fail_waiting(self, error: Exception) -> None:
         """Fail all work that waits for this model."""

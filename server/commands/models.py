@@ -124,7 +124,7 @@ def _facts(name: str) -> tuple[str, str]:
 
 def _place(name: str) -> str:
     """Where the model is, as text; empty if it is not on this machine."""
-    if Path(name).expanduser().is_dir():
+    if name not in PUBLISHED and Path(name).expanduser().is_dir():
         return "a folder"
     found = models.at_hand(name, None)
     if found is None:

@@ -5,12 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.whisper.coverage import UNHEARD, missed_speech, misses_turn, with_missed
+from pipeline.recognition.engines.whisper.coverage import UNHEARD, missed_speech, misses_turn, skips_speech, with_missed
 from pipeline.words import Word, join_words
 
 
@@ -109,6 +110,14 @@ def test_an_answer_that_puts_the_word_before_the_pause_on_the_turn_misses_it():
     late = ("order", 0.0, 1.0), ("please", 3.0, 4.0), ("here", 4.5, 5.6)
     assert misses(*late, decided=timed_words(*SAID))
     assert not misses(*late), "nothing was decided before the turn"
+
+
+@pytest.mark.parametrize(("voice", "skips"), [((19.0, 22.0), True), ((21.0, 22.0), False)])
+def test_words_that_go_on_behind_speech_after_the_decided_ones_skip_it(voice, skips):
+    the, zeros = timed_words(("the", 19.7, 19.8)), np.zeros(position(22.0), np.float32)
+    request = DecodeRequest(samples=zeros, start=0, voiced=spans(voice), decided=the)
+    assert skips_speech(request, timed_words(("the", 19.7, 21.1), ("first", 21.1, 21.6))) is skips
+    assert not skips_speech(request, timed_words(("the", 19.7, 20.1), ("directory", 20.1, 21.0)))
 
 
 def test_a_breath_or_a_drawn_out_vowel_is_not_worth_a_look():

@@ -64,10 +64,14 @@ def in_cache(name: str, cache_dir: Path) -> Path:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path):
+def test_a_folder_is_taken_as_it_is_but_not_for_a_published_name(tmp_path, monkeypatch):
     for name in ("model.bin", "tokenizer.json"):
         (tmp_path / name).touch()
     assert locate_model(str(tmp_path), tmp_path / "cache") == LocalModel(tmp_path.name, tmp_path)
+    cached = in_cache("small", tmp_path / "cache")
+    (tmp_path / "small").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert locate_model("small", tmp_path / "cache") == LocalModel("small", cached)
 
 
 @pytest.mark.parametrize("missing", ["model.bin", "tokenizer.json"])

@@ -220,6 +220,25 @@ async def test_a_window_that_waited_for_its_turn_is_heard_with_the_audio_that_ca
     assert fresh <= stale - 0.6
 
 
+async def test_a_window_may_be_asked_for_anew_just_when_its_session_may_go_on():
+    class Punctual(ScriptedRecogniser):
+        async def recognise(
+            self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
+        ) -> RecognitionResult:
+            loop = asyncio.get_running_loop()
+            for _ in range(10):  # until the session waits
+                await asyncio.sleep(0)
+            if newer is not None and session._ahead_s > 0:
+                asked = loop.create_future()
+                loop.call_at(loop.time() + session._ahead_s, lambda: asked.set_result(newer() or request))
+                request = await asked
+            return await super().recognise(request, tenant=tenant, newer=newer)
+
+    session = session_of(Punctual(SPOKEN))
+    happened = await run_session(session, at_once())
+    assert join_words(committed_words(happened)) == join_words(SPOKEN)
+
+
 async def test_a_sender_faster_than_the_listener_is_made_to_wait():
     async def feed(session: Session) -> None:
         for _ in range(40):

@@ -64,6 +64,15 @@ def test_more_than_three_seconds_in_a_doubtful_language_are_worth_a_warning(lang
     assert all(note.startswith("language_doubtful: 3.1 s of speech may be in another") for note in transcript.notes)
 
 
+@pytest.mark.parametrize(
+    ("length_s", "sure", "warned"), [(8, 0.2, True), (2, 0.2, False), (8, 0.9, False), (8, None, False)]
+)
+def test_speech_without_a_word_in_a_doubtful_language_is_worth_a_warning(length_s, sure, warned):
+    chunk = Chunk(0, 1, 0, position(length_s), (), "tr" if sure else None, sure)
+    notes = assemble([chunk], duration=position(length_s), engine="whisper", model="base").notes
+    assert [note.startswith("language_doubtful: no words were found") for note in notes] == [True] * warned
+
+
 def test_a_chunk_remembers_how_sure_each_language_is():
     chunk = Chunk(0, 1, 0, position(2), (said(0, 1, "en", 0.25), said(1, 2, None, None)), "en", 0.5)
     assert unpack_chunk(pack_chunk(chunk)) == chunk

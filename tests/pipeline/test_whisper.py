@@ -71,8 +71,8 @@ def request(samples: Samples, **settings: Any) -> DecodeRequest:
     return DecodeRequest(samples=samples, start=0, **settings)
 
 
-def decided(text: str) -> tuple[Word, ...]:
-    return tuple(Word(word, 0, 0, 1.0) for word in text.split())
+def decided(text: str, end: int = 0) -> tuple[Word, ...]:
+    return tuple(Word(word, end, end, 1.0) for word in text.split())
 
 
 def same(one: RecognitionResult, two: RecognitionResult) -> bool:
@@ -178,9 +178,11 @@ def test_a_window_that_stops_inside_a_sentence_says_what_was_said_so_far(engine)
 
 def test_an_answer_begins_with_what_is_decided_and_goes_on_from_there(engine):
     samples = clip("espeak/en_01.flac")  # Two simple ocean in our yellow computer.
-    (heard,) = engine.recognise([request(samples, final=False, decided=decided("Two sample ocean"))])
+    (heard,) = engine.recognise([request(samples, final=False, decided=decided("Two sample ocean", position(1.3)))])
     assert spoken_words(join_words(heard.words)) == ["two", "sample", "ocean", "in", "our", "yellow", "computer"]
     assert heard.words[2].end < heard.words[-1].end
+    (heard,) = engine.recognise([request(samples, final=False, decided=decided("Two sample ocean"))])
+    assert "simple" in join_words(heard.words), "what is decided ended before somebody spoke"
 
 
 def test_buckets_part_what_cannot_share_a_call(engine):

@@ -78,13 +78,13 @@ def translates(name: str) -> bool:
 
 
 def locate(model: str, *, cache_dir: Path | None, download_wait_s: float) -> LocalModel:
-    """Return the model that *model* names: a folder, one of PUBLISHED, or owner/name on the hub.
+    """Return the model that *model* names: one of PUBLISHED, a folder, or owner/name on the hub.
 
     A model that is not on this machine is downloaded, with a log line every few seconds. Raises ModelUnavailable: at
     once for a wrong name or folder, after 12 s if the hub does not answer, and after *download_wait_s* if it is slow.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if model not in PUBLISHED and folder.is_dir():
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise ModelUnavailable(f"the folder {model} holds no {missing[0]}. {BY_HAND}")

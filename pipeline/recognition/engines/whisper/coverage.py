@@ -60,6 +60,15 @@ def misses_turn(request: DecodeRequest, words: Sequence[Word]) -> bool:
     return bool(missed_speech(own, voiced)) and not (request.final and missed_speech(words, voiced))
 
 
+def skips_speech(request: DecodeRequest, words: Sequence[Word]) -> bool:
+    """Return whether *words*, which begin with the decided ones of *request*, go on after speech that has none.
+
+    Told that "the" was said last, Whisper may go on after a later "the".
+    """
+    last = len(request.decided)
+    return 0 < last < len(words) and request.speech_between(request.decided[-1].end, words[last].start) >= UNHEARD
+
+
 def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
     """Return the spans after *since* with at least UNHEARD of speech and no word. Each begins and ends with speech.
 

@@ -33,7 +33,7 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
-from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, with_missed
+from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, skips_speech, with_missed
 from pipeline.recognition.engines.whisper.gates import before_timeless, failed_gate, without_echo
 from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
@@ -156,7 +156,7 @@ class WhisperEngine:
         try:
             answers = self._recognise(requests, sizes)
             whole = [
-                self._fill_gaps(request, answer, sizes) if request.final else answer
+                (self._fill_gaps if request.final else self._fill_skip)(request, answer, sizes)
                 for request, answer in zip(requests, answers, strict=True)
             ]
             return [
@@ -177,6 +177,12 @@ class WhisperEngine:
             hypothesis.with_words(_spoken(words, request, hypothesis.task))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
+
+    def _fill_skip(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
+        """Recognise a partial whose *result* skips speech after the decided words again, without those before it."""
+        if self._prefix_tokens(request) and skips_speech(request, result.words):
+            return self._recognise([replace(request, decided=())], sizes)[0]
+        return result
 
     def _fill_gaps(self, request: DecodeRequest, result: RecognitionResult, sizes: WindowSizes) -> RecognitionResult:
         """Recognise speech without words in *result* once more by itself, and return *result* with the words found.
