@@ -180,6 +180,8 @@ def unknown_language(text: str) -> str:
     """Return what a message says about a name that language_named() does not know."""
     nearest = nearest_language(text)
     hint = f"the nearest is {nearest}" if nearest else "give a tag such as en-US, a code such as de, or a name"
+    if "," in text:
+        hint = "list several in the member languages"
     return f"{text[:100]!r} is no language that is known here; {hint}"
 
 

@@ -397,9 +397,7 @@ class StreamCore:
         if self._options.translates:  # the times of the words only show roughly where they were said
             return self._starts.select_of_turn(result.words)
         voicing = Voicing(start, self._window.voiced(start, ask.end, self._options.speech))
-        words = tuple(voicing.place(result.words))
-        self.counts.unvoiced += len(result.words) - len(words)
-        return self._starts.select_of_turn(words)
+        return self._starts.select_of_turn(tuple(voicing.place(result.words)))
 
     def _split_turn(self, at: int, language: str) -> bool:
         """End the first turn in the pause before *at*, where another language begins, if that is still possible."""

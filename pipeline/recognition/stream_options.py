@@ -74,7 +74,6 @@ class StreamCounts:
 
     partials: int = 0  # answers received
     finals: int = 0
-    unvoiced: int = 0  # words that were dropped because nobody spoke at their place
     failures: int = 0  # requests and checks that were not answered
     words: int = 0
     segments: int = 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.language_names import NamedLanguage, english_name, language_named, nearest_language
+from pipeline.language_names import NamedLanguage, english_name, language_named, nearest_language, unknown_language
 from tests.pipeline.layouts import LANGUAGES
 
 CODES = st.sampled_from(LANGUAGES)
@@ -41,6 +41,10 @@ def test_a_chinese_tag_settles_the_script(text, script):
 )  # fmt: skip
 def test_an_unknown_name_has_the_nearest_one(text, nearest):
     assert (language_named(text), nearest_language(text)) == (None, nearest)
+
+
+def test_several_languages_in_one_name_are_told_where_they_belong():
+    assert unknown_language("en,fr").endswith("list several in the member languages")
 
 
 @given(CODES, SUBTAGS, st.sampled_from("-_"), st.booleans())
