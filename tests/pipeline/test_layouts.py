@@ -61,11 +61,17 @@ def test_a_language_is_detected_where_there_is_a_choice(layout, engine):
     assert (max(found.values()) == 1.0) == (not layout.multilingual)
 
 
+def believe_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine believe what models of random weights say."""
+    engine = "pipeline.recognition.engines.whisper.engine"
+    monkeypatch.setattr(f"{engine}.failed_gate", lambda _text, **_numbers: None)
+    monkeypatch.setattr(f"{engine}.before_timeless", lambda words: words)
+    monkeypatch.setattr(f"{engine}.skips_speech", lambda _request, _words: False)
+
+
 @pytest.mark.parametrize(("sizes", "final"), [(FULL, False), (WindowSizes(5, 5, 4), True)], ids=["partial", "final"])
 def test_whatever_it_says_is_words_in_order_inside_the_window(engine, sizes, *, final, monkeypatch):
-    monkeypatch.setattr(
-        "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
-    )  # nonsense
+    believe_nonsense(monkeypatch)
     monkeypatch.setattr(engine, "sizes", sizes)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     languages = sorted({"en", "ja"} & engine.languages)
@@ -112,9 +118,7 @@ def test_the_model_is_told_for_each_request_of_a_call_whether_to_translate(layou
     "layout", [one for one in LAYOUTS if one.multilingual], ids=lambda one: one.name, indirect=True
 )
 def test_a_translation_has_the_words_of_english_in_order_inside_the_window(engine, monkeypatch):
-    monkeypatch.setattr(
-        "pipeline.recognition.engines.whisper.engine.failed_gate", lambda _text, **_numbers: None
-    )  # nonsense
+    believe_nonsense(monkeypatch)
     samples = read(SPEECH / "espeak" / "en_00.flac")[: 3 * RATE]
     asked = DecodeRequest(samples=samples, start=RATE, language="ja", final=False)
     asked = replace(asked, decided=(Word("so", RATE, RATE, 1.0), Word("they", RATE, RATE, 1.0)))
