@@ -159,7 +159,7 @@ def chrf(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def chrf_row(recordings: Sequence[Recording], heard: Sequence[Heard], theirs: Sequence[Heard]) -> dict[str, Any]:
-    """Return the chrF beside the English prompts of the same names, and how much more it is than that of *theirs*."""
+    """Return the chrF against the English prompts of the same names, and its difference from that of *theirs*."""
     english = {clip.path.stem: clip.text for clip in clips_of("en")}
     said = [" ".join(english[clip.path.stem] for _, _, clip in recording.clips) for recording in recordings]
     ours, other = (np.array([grams(*pair) for pair in zip(said, (one.text for one in way), strict=True)])

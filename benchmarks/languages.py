@@ -9,7 +9,7 @@ The recordings are those of benchmarks/corpora.py, which scripts/corpora fetches
 alone. Each clip comes alone, all clips of a language on one track with pauses, and eight utterances of four languages
 on a track. Ours hears with the models that a server without settings takes: as files and live, nothing set ("found"),
 and as files with the language told. transcribe() has base (--peer), beam 5 and the language told. Live words run on a
-clock of CPU time alone. Translations are scored by chrF beside the English prompts of the same names.
+clock of CPU time alone. Translations are scored by chrF against the English prompts of the same names.
 """
 
 import argparse

@@ -87,12 +87,12 @@ def pack_chunk(chunk: Chunk) -> bytes:
             "language": chunk.language,
             "language_probability": chunk.language_probability,
             "notes": chunk.notes,
-            **_known(channel=chunk.channel, turns=turns),
+            **_without_none(channel=chunk.channel, turns=turns),
             "segments": [
                 {
                     "avg_logprob": segment.avg_logprob,
                     "no_speech_prob": segment.no_speech_prob,
-                    **_known(language_probability=segment.language_probability),
+                    **_without_none(language_probability=segment.language_probability),
                     "words": [_array(word) for word in segment.words],
                 }
                 for segment in chunk.segments
@@ -108,7 +108,7 @@ def _probabilities(chunk: Chunk) -> Iterator[float | None]:
         yield from (word.probability for word in segment.words)
 
 
-def _known(**members: object) -> dict[str, object]:
+def _without_none(**members: object) -> dict[str, object]:
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -128,7 +128,7 @@ def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
         return _piece(memoryview(payload))
     try:
         if kind == b"O":
-            return Opened(_as_known(_read_probe(payload)))
+            return Opened(_clean_probe(_read_probe(payload)))
         return Done(_read_notes(payload)) if kind == b"D" else Failed(_error(orjson.loads(payload)))
     except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedMessage("not what a decoder says") from error
@@ -152,7 +152,7 @@ def _piece(payload: memoryview) -> TrackPiece:
     return TrackPiece(track, start, samples.reshape(-1, columns))
 
 
-def _as_known(probe: Probe) -> Probe:
+def _clean_probe(probe: Probe) -> Probe:
     """Return the facts with what is for people cut and cleaned, and without a length that no recording can have."""
     length_s = length_or_none(probe.duration_s)
     return replace(

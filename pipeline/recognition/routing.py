@@ -221,7 +221,7 @@ class _Caller:
         groups = [list(group) for _, group in groupby(heard, key=lambda each: each[0].language)]
         runs: dict[tuple[int, int], RecognitionResult] = {}
         for group in groups:
-            found, run = _together(group), (group[0][1][0], group[-1][1][1])
+            found, run = _average_choice(group), (group[0][1][0], group[-1][1][1])
             mine = known if known is not None and known.language == found.language else None
             if len(groups) == 1:
                 if mine is not None:
@@ -294,7 +294,7 @@ def _choose(
     return choose_language(shares, neighbour=neighbour, speech_s=request.speech_between(*span) / RATE)
 
 
-def _together(group: Sequence[tuple[Choice, tuple[int, int], Mapping[str, float]]]) -> Choice:
+def _average_choice(group: Sequence[tuple[Choice, tuple[int, int], Mapping[str, float]]]) -> Choice:
     """Return what was found in a *group* of utterances of one language: how probable it is in their speech."""
     language, lengths = group[0][0].language, [end - start for _, (start, end), _ in group]
     shares = [(own[language], sum(own.values())) for _, _, own in group]

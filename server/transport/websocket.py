@@ -81,7 +81,7 @@ class PricedFrames(ServerProtocol):
         self.excess = False
         """Whether the peer has sent too many pings or pongs, or too much after our close frame."""
         self._rest = bytearray()
-        self._between = False  # neither a frame nor a message has begun
+        self._at_boundary = False  # neither a frame nor a message has begun
         self._small = False
         self._frames_left = TURN_FRAMES
         self._controls = TokenBucket(most=CONTROLS, per_s=CONTROLS_PER_S)
@@ -109,7 +109,12 @@ class PricedFrames(ServerProtocol):
         Returns False if it is anything else, which is for hold(). The parser takes three times as long.
         """
         size = int.from_bytes(data[2:4], "big")
-        if data[:2] != AUDIO_HEAD or len(data) != AUDIO_AT + size or not self._between or self.state is not State.OPEN:
+        if (
+            data[:2] != AUDIO_HEAD
+            or len(data) != AUDIO_AT + size
+            or not self._at_boundary
+            or self.state is not State.OPEN
+        ):
             return False
         self.recv_frame(Frame(Opcode.BINARY, apply_mask(data[AUDIO_AT:], data[4:AUDIO_AT])))
         return True
@@ -117,7 +122,7 @@ class PricedFrames(ServerProtocol):
     def parse_more(self) -> None:
         """Parse up to TURN_FRAMES frames of the held data."""
         rest, self._rest, self.held = self._rest, bytearray(), False
-        self._frames_left, self._between = TURN_FRAMES, False
+        self._frames_left, self._at_boundary = TURN_FRAMES, False
         self.receive_data(rest)
 
     def recv_frame(self, frame: Frame) -> None:
@@ -127,7 +132,7 @@ class PricedFrames(ServerProtocol):
             self.fail(CloseCode.POLICY_VIOLATION, "too many frames")
             return
         super().recv_frame(frame)
-        self._between = self.current_size is None and not self.reader.buffer
+        self._at_boundary = self.current_size is None and not self.reader.buffer
         self._frames_left -= 1
         if self._frames_left <= 0 and self.reader.buffer:
             self.held, self._rest, self.reader.buffer = True, self.reader.buffer, bytearray()

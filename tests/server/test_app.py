@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.documents.formats import OUTPUT_FORMATS
-from server.storage.sqlite import database
+from server.storage.sqlite import connections
 from server.storage.sqlite.open import FILE_NAME
 from tests.server.serving import serve, wav
 from tests.waiting import until
@@ -52,7 +52,7 @@ def test_a_server_that_stops_is_alive_but_not_ready_and_takes_nothing_new(tmp_pa
 
 
 def test_while_another_process_holds_the_database_reading_goes_on_and_writing_is_refused_for_now(tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(connections, "BUSY_S", 0.05)
     with serve(tmp_path, WORKERS="0") as it, it.client(it.key()) as client:
         with closing(sqlite3.connect(tmp_path / "data" / FILE_NAME, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""SQLite with one thread that writes and a few that read. No other file uses sqlite3.
+"""SQLite with one thread that writes and a few that read.
 
 A commit costs an fsync, so all writes that wait at one moment share one commit. Each write has a savepoint of its own,
 so one that fails does not undo the others. Single rows are looked up on the event loop, because a thread's turn costs
@@ -7,7 +7,6 @@ commit of this process, and within POLL_S after one of another process.
 """
 
 import asyncio
-import os
 import sqlite3
 import threading
 import time
@@ -19,12 +18,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from server.logs import log
-from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
+from server.model.errors import StorageError
 from server.model.events import Event
-from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.rows import SqlRow
-from server.storage.sqlite.schema import MIGRATIONS, OLDEST
+from server.storage.sqlite.connections import connect, connect_to_read, create_private, migrate, translate
 from server.storage.sqlite.scrubbing import Scrubber
 from server.storage.vital import start_vital
 from server.storage.watching import Announced, Watch, Watches, announce, call_all
@@ -36,14 +33,10 @@ T = TypeVar("T")
 
 BEAT_S = 0.04  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
 MAX_IN_ONE_COMMIT = 256  # when so many share a commit, others wait for the next one
-BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 POLL_S = 0.15  # other processes' commits are seen this late at most
 CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
-DISK_FULL_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
-DISK_FAILED = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 
 
 class SqliteTransaction:
@@ -133,7 +126,7 @@ class _Write(Generic[T]):
         if self._failure is None:
             self.future.set_result(self._result)
         else:
-            self.future.set_exception(_translate(self._failure))
+            self.future.set_exception(translate(self._failure))
 
 
 class _Chore:
@@ -151,7 +144,7 @@ class _Chore:
         try:
             self.future.set_result(self._function())
         except Exception as error:  # noqa: BLE001  the caller's to judge; this thread has to go on
-            self.future.set_exception(_translate(error))
+            self.future.set_exception(translate(error))
 
 
 class SqliteDatabase:
@@ -175,21 +168,21 @@ class SqliteDatabase:
         self._writer = start_vital(self._write_forever, name="storage-write")
 
     def _open(self, path: Path) -> None:
-        _create_private(path)
+        create_private(path)
         with ExitStack() as stack:
             try:
-                self._writing = stack.enter_context(closing(_connect(path)))
-                _migrate(self._writing, path)
+                self._writing = stack.enter_context(closing(connect(path)))
+                migrate(self._writing, path)
                 # All at once, so that a process that can open no more files still looks up keys.
-                self._reading = [stack.enter_context(closing(_connect_to_read(path))) for _ in range(READERS)]
-                self._lookups = stack.enter_context(closing(_connect_to_read(path)))
+                self._reading = [stack.enter_context(closing(connect_to_read(path))) for _ in range(READERS)]
+                self._lookups = stack.enter_context(closing(connect_to_read(path)))
                 self._lookups.execute("PRAGMA busy_timeout = 0")
                 (self._seen_version,) = self._writing.execute("PRAGMA data_version").fetchone()
                 newest = self._writing.execute("SELECT coalesce(max(revision), 0) FROM changes")
                 (self._seen_revision,) = newest.fetchone()
-                self._scrubber = Scrubber(path, partial(_connect, path, busy_s=SCRUB_BUSY_S))
+                self._scrubber = Scrubber(path, partial(connect, path, busy_s=SCRUB_BUSY_S))
             except sqlite3.Error as error:
-                raise _translate(error, f"{path}") from error
+                raise translate(error, f"{path}") from error
             stack.pop_all()
 
     async def write(self, function: Callable[[SqliteTransaction], T]) -> T:
@@ -287,7 +280,7 @@ class SqliteDatabase:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise _translate(error) from error
+            raise translate(error) from error
 
     # --- the writing thread ---
 
@@ -375,71 +368,3 @@ class SqliteDatabase:
         if rows:
             self._seen_revision, _ = rows[-1]
             self._watches.wake({topic: None for _, topic in rows})
-
-
-def _create_private(path: Path) -> None:
-    # Only if it is new: closing a descriptor of an open database file would drop SQLite's locks on it (POSIX).
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
-
-
-def _connect(path: Path, *, busy_s: float | None = None) -> sqlite3.Connection:
-    # Each connection is used by one thread; only close() touches it from another, after that thread has ended.
-    limit_s = BUSY_S if busy_s is None else busy_s
-    connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)
-    with ExitStack() as stack:
-        stack.callback(connection.close)
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise StorageError(
-                f"{path.parent} must be on a local disk: SQLite answers journal mode {mode} there, not wal"
-            )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")  # overwrite what is deleted
-        connection.execute("PRAGMA temp_store = MEMORY")  # no rows in temporary files
-        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
-        stack.pop_all()
-    return connection
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    connection = _connect(path)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version >= OLDEST + len(MIGRATIONS):
-        raise StorageError(f"{path} was written by a newer version of this program (schema {version})")
-    if 0 < version < OLDEST:
-        raise StorageError(f"{path} was written before the first release of this program (schema {version})")
-    for number, script in enumerate(MIGRATIONS, OLDEST):
-        if number <= version:
-            continue
-        try:
-            connection.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version = {number};COMMIT;")
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
-
-def _translate(error: Exception, place: str = "database") -> Exception:
-    if not isinstance(error, sqlite3.Error):
-        return error
-    code = getattr(error, "sqlite_errorcode", 0)  # extended: the low byte is the kind
-    if code in DISK_FULL_ERRORS:
-        return DiskFull("no space left on the disk of the data folder")
-    kind = code & 0xFF
-    failure: StorageError
-    if kind == sqlite3.SQLITE_BUSY:
-        failure = StorageBusy("the database is busy; try again")
-    elif kind in DISK_FAILED:  # the disk, or no more files can be opened: the next attempt may succeed
-        log.error("the database's files failed", extra={"error": str(error)})
-        failure = StorageAway(f"{place}: {error}")
-    else:
-        failure = StorageError(f"{place}: {error}")
-    failure.__cause__ = error
-    return failure

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
-from server.storage.sqlite import database as module
+from server.storage.sqlite import connections
 from server.storage.sqlite.database import READERS, SqliteDatabase, SqliteTransaction, Watch
 from server.storage.sqlite.schema import MIGRATIONS
 from server.storage.vital import SOFTWARE
@@ -176,7 +176,7 @@ async def test_a_read_is_of_one_moment(tmp_path):
 
 
 async def test_a_lock_held_too_long_by_another_process_is_an_error_and_not_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BUSY_S", 0.05)
+    monkeypatch.setattr(connections, "BUSY_S", 0.05)
     async with open_database(tmp_path) as database:
         with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -204,10 +204,12 @@ async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, m
     async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
-    monkeypatch.setattr(module, "MIGRATIONS", broken)
+    monkeypatch.setattr(connections, "MIGRATIONS", broken)
     with pytest.raises(StorageError, match="already exists"):
         SqliteDatabase(tmp_path / "test.db", ManualClock())
-    monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);"))  # the broken one left nothing
+    monkeypatch.setattr(
+        connections, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);")
+    )  # the broken one left nothing
     async with open_database(tmp_path) as database:
         assert await database.read(names) == ["a"]
         assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
@@ -226,7 +228,7 @@ async def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it
 
 
 async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
+    monkeypatch.setattr(connections, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
     async with open_database(tmp_path):
         pass
     monkeypatch.undo()

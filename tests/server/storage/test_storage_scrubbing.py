@@ -15,7 +15,7 @@ from server.model.erasures import ErasureReason
 from server.model.events import NewEvent
 from server.model.orders import Order
 from server.storage.sql.storage import Storage
-from server.storage.sqlite import database as database_module
+from server.storage.sqlite import connections
 from server.storage.sqlite.database import SqliteDatabase
 from tests.server.storing import LEASE_S, ManualClock, claim, completion, submit
 
@@ -72,7 +72,7 @@ async def test_a_scrub_that_readers_are_in_the_way_of_can_be_repeated(tmp_path):
     database = SqliteDatabase(tmp_path / "file.db", ManualClock())
     await database.write(lambda tx: tx.run("CREATE TABLE words (body)"))
     await database.write(lambda tx: tx.run("INSERT INTO words VALUES ('MARKER')"))
-    with closing(database_module._connect(tmp_path / "file.db")) as reader:
+    with closing(connections.connect(tmp_path / "file.db")) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM words").fetchall()
         await database.write(lambda tx: tx.run("DELETE FROM words"))

@@ -174,7 +174,7 @@ class WhisperEngine:
             if request.final and hypotheses[row].failed in ("repetition", "too_fast"):
                 hypotheses[row] = self._second_look(request, hypotheses[row], shape)
         return [
-            hypothesis.with_words(_spoken(words, request, hypothesis.task))
+            hypothesis.with_words(_select_spoken(words, request, hypothesis.task))
             for request, hypothesis, words in zip(requests, hypotheses, self._align(requests, hypotheses), strict=True)
         ]
 
@@ -374,7 +374,7 @@ class WhisperEngine:
         return tuple(token for token in tokens if token < self._tokenizer.eot)  # the first of the marks
 
 
-def _spoken(words: Sequence[Word], request: DecodeRequest, task: str) -> tuple[Word, ...]:
+def _select_spoken(words: Sequence[Word], request: DecodeRequest, task: str) -> tuple[Word, ...]:
     """Return those of *words* that can have been said. The times of a translation do not show that they were."""
     said = without_echo(words, request.voiced)
     return said if task == TRANSLATE else before_timeless(said)
