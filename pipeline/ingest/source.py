@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pipeline.ingest.headers import (
     LONGEST_HEADER,
+    data_chunks,
     find_header,
     foreign_bytes,
     own_header,
@@ -53,9 +54,11 @@ class PartSource:
         self._searched = start
         self._own = start  # where its own header stands
         self._tagged = False  # may tags stand between its frames?
+        self.data_chunks: list[int] = []  # the sizes of those in a WAV file, if it can be sought
         if source.seekable():
             self._size = source.seek(0, os.SEEK_END)
             self.end = stated_end(self._peek, start, self._size)
+            self.data_chunks = data_chunks(self._peek, start, self.end or self._size)
             source.seek(start)
 
     @property

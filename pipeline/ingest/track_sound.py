@@ -1,7 +1,6 @@
 """The samples of one track of a recording: its frames resampled, and how much silence its time stamps have between."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from av.audio.frame import AudioFrame
 
@@ -9,7 +8,7 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part
 from pipeline.ingest.pieces import LONGEST_HOLE
-from pipeline.ingest.resampling import ChannelResampler, MonoResampler
+from pipeline.ingest.resampling import SoundResampler
 from pipeline.ingest.track_decoder import TimedFrame
 
 HOLE = position(0.1)
@@ -19,21 +18,19 @@ words keep their place. Shorter gaps come from rounded time stamps, or from a de
 OVERLAP = position(1)
 """The most by which a time stamp may lie before the end of the last frame. More means that a clock was set back."""
 
-Resampler: TypeAlias = MonoResampler | ChannelResampler
-
 
 class TrackSound:
     """Follows one track of a part."""
 
     def __init__(
-        self, part: Part, ledger: Ledger, resampler_of: Callable[[AudioFrame], Resampler], *, live: bool
+        self, part: Part, ledger: Ledger, resampler_of: Callable[[AudioFrame], SoundResampler], *, live: bool
     ) -> None:
         """*resampler_of* makes the resampler for a frame and all of its kind."""
         self._part = part
         self._ledger = ledger
         self._resampler_of = resampler_of
         self._live = live
-        self._run: Resampler | None = None
+        self._run: SoundResampler | None = None
         self._due_s = part.start_s  # players start at the first time stamp of any stream
 
     def add(self, timed: TimedFrame, behind: int = 0) -> list[tuple[int, Samples]]:

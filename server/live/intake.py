@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
-from pipeline.ingest.focus import CENTRE, heard_focus
+from pipeline.ingest.focus import live_mix, mixed
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
 from pipeline.ingest.memory import MemoryPart
@@ -206,9 +206,9 @@ class ContainerIntake:
     async def run(self) -> None:
         stack = ExitStack()
         part, self._part = self._part, None
-        focus = None if self._voice is None or self._separate or self._track == MIX else CENTRE
+        unmixed = self._voice is not None and self._track not in ALL_TRACKS
         decoding = self._isolation.live(
-            DecodeLimits(), separate=self._separate, part=part, track=self._track, focus=focus
+            DecodeLimits(), separate=self._separate, unmixed=unmixed, part=part, track=self._track
         )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
@@ -231,14 +231,17 @@ class ContainerIntake:
     def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
         """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
         probe, voice = decoding.open(), self._voice
+        one: Iterator[Samples] = iter(decoding)
+        if voice is not None and not self._separate and not probe.several:
+            one = mixed(one, live_mix(voice.stream(), probe.channels, probe.layout))
         if probe.several and self._track in ALL_TRACKS:
             yield from all_tracks(probe.tracks, decoding.pieces(), mixed=self._track == MIX)
         elif probe.several or (self._track == AUTO and len(probe.tracks) > 1):
             spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._language)
-            yield from spoken.hear(decoding.pieces()) if probe.several else decoding
+            yield from spoken.hear(decoding.pieces()) if probe.several else one
             self.notes = spoken.notes
         else:
-            yield from heard_focus(decoding, voice.stream()) if probe.focused and voice else decoding
+            yield from one
 
     async def _hear(self, heard: Samples | str) -> None:
         if not isinstance(heard, str):
