@@ -13,6 +13,7 @@ from pipeline.ingest.headers import (
     starts_with_header,
     stated_end,
 )
+from pipeline.ingest.transport import TransportJoin, is_transport, joined_end
 
 READ_BYTES = 65_536
 
@@ -50,6 +51,7 @@ class PartSource:
         self.seekable = source.seekable
         self.end: int | None = None  # where it ends in *source*; None: not known yet
         self._size: int | None = None  # of all parts
+        self._join: TransportJoin | None = None  # of a transport stream
         self._tail = b""  # the last bytes that were searched for a header
         self._searched = start
         self._own = start  # where its own header stands
@@ -57,7 +59,7 @@ class PartSource:
         self.data_chunks: list[int] = []  # the sizes of those in a WAV file, if it can be sought
         if source.seekable():
             self._size = source.seek(0, os.SEEK_END)
-            self.end = stated_end(self._peek, start, self._size)
+            self.end = stated_end(self._peek, start, self._size) or joined_end(self._peek, start, self._size)
             self.data_chunks = data_chunks(self._peek, start, self.end or self._size)
             source.seek(start)
 
@@ -84,6 +86,7 @@ class PartSource:
             self.head = data
             self._own = self.start + own_header(data)
             self._tagged = not starts_with_header(data[self._own - self.start :])
+            self._join = TransportJoin() if is_transport(data) else None
         if self.end is None and begins <= self._searched < self._at:
             data = data[: self._search(data, begins)]
         return data
@@ -138,10 +141,13 @@ class PartSource:
 
     def _search(self, data: bytes, begins: int) -> int:
         """Search new *data*, which begin at *begins*, for a header. Return how many of them belong to this part."""
-        seen = self._tail + data[self._searched - begins :]
+        new = data[self._searched - begins :]
+        seen = self._tail + new
         first = self._searched - len(self._tail)
-        self._searched, self._tail = self._at, seen[-LONGEST_HEADER:]
+        self._searched, self._tail = self._at, seen[-LONGEST_HEADER if self._join is None else -MOST_TAGS :]
         found = find_header(seen, self._own - first, tags=not self._tagged)
+        if self._join is not None and found is None and (ends := self._join.find(new)) is not None:
+            found = max(0, self.start + ends - first)
         if found is None:
             return len(data)
         self.end = first + found
