@@ -43,9 +43,8 @@ export const showAccount = guarded(problem, async () => {
 function used({ name, limit: most, used: count, resets_at: again }) {
   const audio = name === "audio_seconds";
   const title = audio ? "audio" : plain(name);
-  const number = (value) => (audio ? Math.ceil(value / 60) : value).toLocaleString("en");
-  const unit = audio ? " minutes" : "";
-  const shown = most === null ? `${number(count)}${unit} used, no limit` : `${number(count)} of ${number(most)}${unit} used`;
+  const amount = (value) => (audio ? counted(Math.ceil(value / 60), "minute") : value.toLocaleString("en"));
+  const shown = most === null ? `${amount(count)} used, no limit` : `${amount(count)} of ${amount(most)} used`;
   return [
     make("dt", {}, title),
     make("dd", {},

@@ -22,14 +22,19 @@ export const admitted = () => owner || key !== null;
 export const admission = () => (asked ??= findOwner());
 
 async function findOwner() {
-  if (!LOOPBACK.includes(location.hostname)) return;
-  if (key && (await usage({ Authorization: `Bearer ${key}` }))?.status !== 401) return;
-  const answer = await usage({});
-  owner = Boolean(answer?.ok && (await answer.json()).owner);
-  if (owner) setKey(null); // one that the server refuses
+  if (!LOOPBACK.includes(location.hostname) || !(await serverFacts())?.owner) return;
+  if (key && (await get("v1/usage", { Authorization: `Bearer ${key}` }))?.status !== 401) return;
+  owner = true;
+  setKey(null); // the server refuses the one that was stored
 }
 
-const usage = (headers) => fetch(new URL("v1/usage", root), { headers }).catch(() => null);
+/** Return what the server says of itself to anybody; null if it does not answer. */
+export async function serverFacts() {
+  const answer = await get("", { Accept: "application/json" });
+  return answer?.ok ? answer.json() : null;
+}
+
+const get = (path, headers) => fetch(new URL(path, root), { headers }).catch(() => null);
 
 /** Store *value* in this browser; null deletes the stored key. The event "key" tells all views about it. */
 export function setKey(value) {

@@ -1,6 +1,6 @@
 // The dialog for the API key: makes a free one with one click, or takes a pasted one. Views wait here for a key.
 
-import { admission, admitted, ask, getKey, root, setKey } from "./api.js";
+import { admission, admitted, ask, getKey, serverFacts, setKey } from "./api.js";
 import { announce, find } from "./dom.js";
 import { counted, inHours, inMinutes } from "./format.js";
 import { DISMISSED, Said, guarded, tell } from "./problems.js";
@@ -31,9 +31,8 @@ export function askForKey() {
 
 /** Say what a free key holds before it is made. */
 async function showHoldings() {
-  const answer = await fetch(root, { headers: { Accept: "application/json" } }).catch(() => null);
-  if (!answer?.ok) return;
-  const { free_key: free } = await answer.json();
+  const free = (await serverFacts())?.free_key;
+  if (!free) return;
   const holds = [
     free.transcriptions_per_month === null ? "any number of recordings" : counted(free.transcriptions_per_month, "recording"),
     free.audio_hours_per_month !== null && `${counted(free.audio_hours_per_month, "hour")} of audio`,
