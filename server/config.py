@@ -307,6 +307,18 @@ class Config:
     estimator_ranks_dir: Path | None = _variable(
         "", _optional_file, "folder with tiktoken rank files for the estimator"
     )
+    translation_url: str | None = _variable(
+        "", _base_url, "translator: a chat model's address with /v1, or LibreTranslate's; empty: into English only"
+    )  # None: the models here translate into English
+    translation_api: str = _variable(
+        "chat", _one_of("chat", "libretranslate"), "chat (OpenAI's API: Ollama, llama.cpp, vLLM) or libretranslate"
+    )
+    translation_model: str | None = _variable("", _optional_text, "model of the chat API; needed with it")
+    translation_key: str | None = _variable("", _optional_text, "key of the translator", shown=False)
+    translation_timeout_s: int = _variable("20", _whole(1, 600), "longest wait for one translation, seconds")
+    translation_wait_s: int = _variable(
+        "60", _whole(0, 3600), "longest wait for the next translation at the end of a job, seconds"
+    )
     log_format: str = _variable("text", _one_of("text", "json"), "text or json")
     log_level: str = _variable(
         "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error: the least that is logged"
@@ -339,6 +351,8 @@ class Config:
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
         _check_public_address(config)
         _check_cluster(config)
+        if config.translation_url is not None and config.translation_api == "chat" and not config.translation_model:
+            raise ConfigError(f"{PREFIX}TRANSLATION_MODEL must be set when {PREFIX}TRANSLATION_URL is a chat model's")
         if config.signup == "token" and config.signup_token is None:
             raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
         return config

@@ -7,7 +7,8 @@ of order:
   replica's share of the machine, and the shares of all calls are never more than the whole. While people speak, files
   may use only some of the replicas and only short calls, so that a live window seldom waits for a file.
 - When a call can start, the most urgent window of all models is taken: live windows before files, finals before
-  partials, then the one that has waited longest. Among files, the tenant comes first that has used the models least.
+  partials, partials before translations, then the one that has waited longest. Among files, the tenant comes first that
+  has used the models least.
 - Other windows of the same bucket join the call; windows of files join only as long as the call stays short.
 - No window waits for a batch to fill. When more windows come than the model can take one by one, several are waiting at
   the start of the next call, and so they form a batch.
@@ -38,6 +39,9 @@ It has at least one window, however long that takes."""
 FILES_AMID_SPEECH_S = 0.5
 """The same while people speak."""
 
+TRANSLATION_WAITS_S = 1.0
+"""A translation that has waited this long takes its turn among partials, so that they never stop it."""
+
 PAUSE_S = 30.0
 """People count as speaking until no live window has come for this long."""
 
@@ -59,7 +63,8 @@ class Urgency(IntEnum):
 
     FINAL = 0  # a speaker has paused and waits for the last words
     PARTIAL = 1  # the speaker goes on
-    BATCH = 2  # a file
+    TRANSLATION = 2  # words that readers have already, once more to be translated
+    BATCH = 3  # a file
 
 
 class CalledModel(Protocol):
@@ -203,6 +208,8 @@ class CallOrder:
 
     def _rank(self, work: Work) -> tuple[float, float, float]:
         """Return the key by which waiting work is sorted, the most urgent first."""
+        if work.urgency is Urgency.TRANSLATION and time.monotonic() - work.since > TRANSLATION_WAITS_S:
+            return (Urgency.PARTIAL, 0.0, work.since)
         if work.urgency is not Urgency.BATCH:
             return (work.urgency, 0.0, work.since)
         starving = time.monotonic() - max(work.since, self.fairness.last_batch) > STARVING_S
@@ -216,7 +223,7 @@ class CallOrder:
 
     def _count_behind(self) -> None:
         """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
-        since = [work.since for work in self.waiting if work.urgency is not Urgency.BATCH]
+        since = [work.since for work in self.waiting if work.urgency <= Urgency.PARTIAL]
         if not since:
             self.behind_s = 0.0
             return
