@@ -66,11 +66,14 @@ class Ops(RouteGroup):
         self.parts.metrics.webhook_backlog.set(await self.parts.storage.outbox.backlog())
         return Response(self.parts.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def index(self, _request: Request, _caller: Caller) -> Response:
-        """The main addresses and what a free key holds, for programs that ask for /."""
+    async def index(self, request: Request, _caller: Caller) -> Response:
+        """The main addresses, what a free key holds, and whether the owner asks, for programs that ask for /."""
+        owner = await self.parts.access.find_owner(request) is not None
         free = self.parts.limits.plans[SIGNUP_PLAN]
         here = {name: f"{self.parts.links.public_base_url}{path}" for name, path in PLACES.items()}
-        return json_response({"service": "scribewire", "version": __version__, **here, "free_key": asdict(free)})
+        return json_response(
+            {"service": "scribewire", "version": __version__, **here, "free_key": asdict(free), "owner": owner}
+        )
 
 
 class Description:

@@ -17,7 +17,7 @@ import { Speakers } from "./speakers.js";
 import { LiveText } from "./words.js";
 
 const STANDINGS = {
-  idle: "Ready. Press to start.",
+  idle: "Start",
   trying: "Say something: the bar shows how loud it arrives. Nothing is sent.",
   paused: "Paused. Nothing is heard or sent.",
   connecting: "Connecting …",
@@ -278,7 +278,7 @@ find("#speak-order").addEventListener("input", ({ target }) => {
 });
 find("#speak-change").addEventListener("click", guarded(problem, change));
 find("#speak-view").addEventListener("focusin", guarded(problem, offerMicrophones), { once: true });
-find("#speak-view details").addEventListener("toggle", guarded(problem, offerChannels));
+find("#speak-options").addEventListener("toggle", guarded(problem, offerChannels));
 addEventListener("beforeunload", (event) => {
   if (session) event.preventDefault(); // audio that is not sent yet would be lost
 });

@@ -7,7 +7,7 @@ import soundfile
 from selenium.webdriver.common.keys import Keys
 
 from tests.server.running import SPEECH, Server
-from tests.web.browsing import NARROW, SAID, Page
+from tests.web.browsing import SAID, Page
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_between_sessions_the_audience_reads_that_it_pauses_and_the_text_stays_a
     say(server, key, "en_03.flac")
     page.until_text("#captions", "We heard a quiet sugar.*Eleven yellow", max_s=40)
     assert SAID not in page.text("#captions"), "the page does not grow for ever"
-    page.look(size=NARROW)
+    page.look(size=(360, 420))
     page.script("document.querySelector('#captions').scrollTop = 0")
     page.click("#larger")
     page.click("#larger")

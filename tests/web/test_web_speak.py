@@ -68,7 +68,7 @@ def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once
     page.click("#speak-toggle")
     page.until_text("#speak-standing", "Done")
     page.driver.refresh()
-    page.until_text("#speak-standing", "Press to start")
+    page.until_text("#speak-standing", "Start")
     page.driver.get(str(link))
     page.until_text("#job-view .transcript", re.escape(SAID))
 
@@ -164,7 +164,7 @@ def test_who_dismisses_the_key_is_not_told_of_an_error(page):
     page.click("#speak-toggle")
     page.element("#key-dialog")
     page.press(Keys.ESCAPE)
-    page.until_text("#speak-standing", "Press to start")
+    page.until_text("#speak-standing", "Start")
     assert page.all("#speak-problem")[0].is_displayed() is False
 
 
@@ -175,7 +175,7 @@ def test_without_permission_for_the_microphone_the_page_says_what_to_do(page, ke
     try:
         page.click("#speak-toggle")
         page.until_text("#speak-problem", "may not use the microphone")
-        assert page.text("#speak-standing") == "Press to start"
+        assert page.text("#speak-standing") == "Start"
     finally:
         page.driver.execute_cdp_cmd("Browser.resetPermissions", {})
         page.driver.execute_cdp_cmd("Browser.grantPermissions", MICROPHONE)
