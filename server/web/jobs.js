@@ -169,11 +169,13 @@ async function load(next = null) {
     ? await ask(`v1/jobs?${new URLSearchParams({ limit: 20, ...(name && { name }), ...(next && { cursor: next }) })}`)
     : { data: [], has_more: false };
   if (!admitted()) showQueue([]);
+  const before = new Set(chosen().map(({ job_id: id }) => id));
   if (!next) {
     box.replaceChildren();
     shown.clear();
   }
   box.append(...page.data.filter(({ status }) => !ACTIVE.includes(status)).map(row));
+  for (const { job, select } of shown.values()) select.checked = before.has(job.job_id);
   cursor = page.next_cursor;
   more.hidden = !page.has_more;
   find("#jobs-none").textContent = name ? "No job has this name." : "Nothing yet. What you speak or upload appears here.";
