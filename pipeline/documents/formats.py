@@ -49,7 +49,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
         "created_at": heading.created_at,
         "duration": seconds(transcript.duration),
         "language": transcript.language,
-        "language_probability": _round(transcript.language_probability),
+        "language_probability": rounded(transcript.language_probability),
         **({"languages": language_objects(transcript.languages)} if transcript.languages else {}),
         "model": transcript.model,
         "engine": transcript.engine,
@@ -83,7 +83,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "word": word.text,
         "start": seconds(word.start),
         "end": seconds(word.end),
-        "probability": _round(word.probability),
+        "probability": rounded(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
         **({} if word.language is None else {"language": word.language}),
@@ -104,8 +104,8 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "start": seconds(segment.start),
         "end": seconds(max(word.end for word in segment.words)),
         "text": segment.text,
-        "avg_logprob": _round(segment.avg_logprob),
-        "no_speech_prob": _round(segment.no_speech_prob),
+        "avg_logprob": rounded(segment.avg_logprob),
+        "no_speech_prob": rounded(segment.no_speech_prob),
         **({} if segment.language is None else {"language": segment.language}),
         **speaker_members(segment.channel, segment.voice),
     }
@@ -284,5 +284,6 @@ def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _round(number: float | None) -> float | None:
+def rounded(number: float | None) -> float | None:
+    """Return a probability or score as documents and events have it."""
     return None if number is None else round(number, 4) + 0.0  # + 0.0 turns -0.0 into 0.0
