@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from pipeline.audio import RATE, position
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
 from pipeline.recognition.scheduler import Overloaded, Scheduler
@@ -81,16 +81,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        assert (await made.progress(jobs[0])).received_bytes == 2 * (RATE - MARGIN)
+        begin = -(-(RATE - MARGIN) // WINDOW) * WINDOW
+        assert (await made.progress(jobs[0])).received_bytes == 2 * begin
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
-        assert live.progress().received_bytes == 2 * (RATE - MARGIN)
+        assert live.progress().received_bytes == 2 * begin
         assert await made.open(jobs[0]) is live
         with pytest.raises(Refused, match="ingest_finished"):
             await made.open(jobs[1])
         assert await is_over(sqlite, container) is State.COMPLETED
         async with live.seat() as seat:
-            assert await seat.write(bytes(2 * (3 * RATE + MARGIN)))
+            assert await seat.write(bytes(2 * (4 * RATE - begin)))
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
