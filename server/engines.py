@@ -183,7 +183,10 @@ def _model_set(config: Config, found: FoundModels) -> tuple[ModelSet, IdleModels
         idle.note(name, loaded.unmeasured)
         return loaded.engine
 
-    known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
+    known = [
+        KnownModel(model.name, model.languages, model.size, model.longest_job, model.translates)
+        for model in found.models
+    ]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
     models = ModelSet(known, make_engine, routes=found.routes, memory=memory)
     unmeasured = [model.name for model in found.models if not model.measured]

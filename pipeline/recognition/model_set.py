@@ -25,6 +25,7 @@ class KnownModel:
     languages: frozenset[str]
     size: int = 0  # about the memory that it takes, in bytes
     longest_job: int = LONGEST_JOB  # the most samples of a file that it is asked for at once
+    translates: bool = False  # into English
 
 
 @dataclass(slots=True)
@@ -68,7 +69,8 @@ class ModelSet:
     @classmethod
     def of(cls, engine: Engine) -> "ModelSet":
         """Return a set of one engine, which is loaded already."""
-        models = cls([KnownModel(engine.model, frozenset(engine.languages))], lambda _: engine)
+        known = KnownModel(engine.model, frozenset(engine.languages), translates=engine.translates)
+        models = cls([known], lambda _: engine)
         models.pin(engine.model)
         return models
 
@@ -103,6 +105,16 @@ class ModelSet:
     def name_for(self, language: str | None) -> str:
         """Return the name of the model that hears *language*; None: the default."""
         return self._routes.get(language or "", next(iter(self._places)))
+
+    def translating(self, language: str | None) -> str | None:
+        """Return the name of a model that translates *language*, best the one that hears it; None if there is none."""
+        able = [
+            name
+            for name, place in self._places.items()
+            if place.model.translates and language in (None, *place.model.languages)
+        ]
+        heard = self.name_for(language)
+        return heard if heard in able else next(iter(able), None)
 
     def longest_job(self, name: str) -> int:
         """Return the most samples of a file that the model called *name* is asked for at once, loaded or not."""

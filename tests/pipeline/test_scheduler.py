@@ -50,6 +50,7 @@ async def test_live_goes_before_files_and_finals_before_partials():
         assert {urgency: count.windows for urgency, count in counts.items()} == {
             Urgency.FINAL: 1,
             Urgency.PARTIAL: 1,
+            Urgency.TRANSLATION: 0,
             Urgency.BATCH: 2,
         }
         assert counts[Urgency.BATCH].audio_s == 2 * 100 / RATE
