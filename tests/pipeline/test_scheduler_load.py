@@ -5,9 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.scheduler import Overloaded, Scheduler
+from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls
 
 
@@ -27,7 +26,7 @@ clock = Clock()
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the scheduler's time; it moves only with *clock*."""
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
-    monkeypatch.setattr("pipeline.recognition.call_order.time", clock)
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
 
 
 class Speakers:
