@@ -13,7 +13,7 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
@@ -172,7 +172,9 @@ SLOW_AND_QUICK = {
 
 
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(sqlite):
-    async with session_registry(sqlite, capacities=SLOW_AND_QUICK) as made:
+    languages = ScriptedEngine().languages
+    models = ModelSet([KnownModel(name, languages) for name in SLOW_AND_QUICK], lambda _: ScriptedEngine())
+    async with session_registry(sqlite, models=models, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
             await open_new(made, sqlite, wanted)
         made.admit("production", order())
@@ -324,13 +326,13 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
 @pytest.mark.parametrize("separate", [False, True])
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
-    going, recognise = asyncio.Event(), Scheduler.recognise
+    going, recognise = asyncio.Event(), Scheduler.recognise_newest
 
     async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
         await going.wait()
         return await recognise(self, *given, **named)
 
-    monkeypatch.setattr(Scheduler, "recognise", stuck)
+    monkeypatch.setattr(Scheduler, "recognise_newest", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(
