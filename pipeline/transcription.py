@@ -14,6 +14,7 @@ from typing import assert_never
 
 from pipeline.text.redaction import NEAR
 from pipeline.timeline import (
+    Correction,
     DamagedEntry,
     DecidedUpTo,
     Entry,
@@ -104,7 +105,7 @@ class Continuation:
                 self.channel(entry.channel).open_turn = None
             case SpeakerTurns() | SpeakersRevised() | FinalizedUpTo() | SpeechStart() | SpeechEnd():
                 pass
-            case Notice() | StateChange() | Progress() | JobEnd():
+            case Notice() | StateChange() | Progress() | Correction() | JobEnd():
                 pass
             case _:
                 assert_never(entry)
@@ -132,6 +133,7 @@ class Transcription(Continuation):
     parts: list[Chunk] = field(default_factory=list)  # up to the last mark of each channel
     turns: tuple[SpeakerTurn, ...] | None = None  # of all speakers, once they are final
     notices: dict[str, str] = field(default_factory=dict)  # the first message of each warning
+    corrections: list[Correction] = field(default_factory=list)  # by people, in order
     _ended: dict[int | None, list[Segment]] = field(default_factory=dict)  # after that mark
 
     @classmethod
@@ -166,6 +168,8 @@ class Transcription(Continuation):
             case SpeakersRevised():
                 for run in entry.runs:
                     self.labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
+            case Correction():
+                self.corrections.append(entry)
             case Notice():
                 self.notices.setdefault(entry.code, entry.message)
             case _:
