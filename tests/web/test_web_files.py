@@ -165,7 +165,7 @@ def test_jobs_in_work_are_a_queue_with_their_progress(page, key, tmp_path):
     page.open("#files", key=key)
     upload(page, *talks)
     page.until_text("#queue", "talk 0.flac.*talk 1.flac.*talk 2.flac", max_s=60)
-    page.until_text("#queue", r"talk 0.flac \d+ %", max_s=60)
+    page.until_text("#queue", r"talk 0.flac Transcribing, \d+ %", max_s=60)
     names = [bar.get_attribute("aria-label") for bar in page.all("#queue progress")]
     assert names == [f"Progress of {talk.name}" for talk in talks]
     assert page.nameless() == []
@@ -346,18 +346,6 @@ def test_a_file_is_sent_again_by_itself_when_the_server_is_back(browser, server,
         line.mend()
         page.until_text("#job-view .transcript", re.escape(SAID), max_s=60)
         browser.get("about:blank")
-
-
-def test_a_channel_each_is_offered_where_two_people_talk_at_the_same_time(page, server, key):
-    sides = np.stack([soundfile.read(SPEECH / "espeak" / f"en_0{number}.flac", dtype="int16")[0][:40_000]
-                      for number in (2, 0)], axis=1)  # fmt: skip
-    sound = io.BytesIO()
-    soundfile.write(sound, sides, 16_000, format="WAV")
-    job = listed(server, key, "talk.wav", sound.getvalue(), record="true", word_timestamps="true")
-    page.open(f"#job/{job}", key=key)
-    page.until_text("#job-warnings", "each channel as a speaker", max_s=40)
-    page.click("#job-apart")
-    page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=60)
 
 
 @pytest.fixture
