@@ -17,11 +17,13 @@ let overlay = null;
 let session = null; // whose words are shown
 
 function size(by) {
+  const atEnd = isAtEnd();
   step = Math.max(0, Math.min(STEPS.length - 1, step + by));
   document.documentElement.style.setProperty("--size", STEPS[step]);
   find("#smaller").disabled = step === 0;
   find("#larger").disabled = step === STEPS.length - 1;
   if (by) storeStep();
+  if (atEnd) showNewest();
 }
 
 function storedStep() {
@@ -43,8 +45,16 @@ function storeStep() {
 
 /** Offer the way back to the newest line to who has scrolled up. */
 function offerNewest() {
-  const box = find("#captions");
-  find("#newest").hidden = box.scrollHeight - box.scrollTop - box.clientHeight < 80;
+  find("#newest").hidden = isAtEnd();
+}
+
+function isAtEnd() {
+  const { scrollHeight, scrollTop, clientHeight } = find("#captions");
+  return scrollHeight - scrollTop - clientHeight < 80;
+}
+
+function showNewest() {
+  find("#captions").scrollTop = find("#captions").scrollHeight;
 }
 
 function hear(event) {
@@ -101,7 +111,7 @@ async function show() {
 
 find("#captions").addEventListener("scroll", offerNewest);
 find("#newest").addEventListener("click", () => {
-  find("#captions").scrollTop = find("#captions").scrollHeight;
+  showNewest();
   find("#captions").focus();
 });
 find("#smaller").addEventListener("click", () => size(-1));

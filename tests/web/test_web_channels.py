@@ -63,6 +63,7 @@ def test_what_is_spoken_into_a_channel_is_read_at_its_link(page, server, key):
     page.click("#speak-share")
     assert page.element("#speak-link").get_attribute("value") == link
     assert "channel stage" in page.text("#speak-link-label")
+    page.click("#speak-shared summary")
     assert copy(page, "#speak-overlay") == link.replace("#", "?overlay=1#")
     driver, speaker = page.driver, page.driver.current_window_handle
     driver.switch_to.new_window("tab")

@@ -51,7 +51,7 @@ def test_without_a_key_there_are_some_estimates_and_then_a_clear_word(page):
     page.open("#estimate")
     for left in (2, 1, 0):
         ask(page)
-        page.until_text("#estimate-left", f"{left} estimates left")
+        page.until_text("#estimate-left", f"{left} estimates? left today")
     ask(page)
     said = page.until_text("#estimate-problem", "All 3 estimates")
     assert "resets on" in said
