@@ -58,7 +58,10 @@ function showNewest() {
 }
 
 function hear(event) {
-  if (session !== null && event.job_id !== session) text.divide();
+  if (session !== null && event.job_id !== session) {
+    if (overlay) text.clear();
+    else text.divide();
+  }
   session = event.job_id;
   text.hear(event);
   if (terminal(event)) standing.textContent = "Paused. The next session will appear here.";
