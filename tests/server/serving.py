@@ -40,8 +40,8 @@ from server.clock import now_ms
 from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
-from server.live.engine import LiveEngine
+from server.engines import ServedModels
+from server.live.models import LiveModels
 from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
@@ -274,11 +274,11 @@ async def _serve(
 
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor
-) -> dict[str, ServedEngine]:
+) -> dict[str, ServedModels]:
     rehearsal = Batch(
         engine=engine, recogniser=LanguageRouter(models), voice=None, isolation=isolation(), threads=threads
     )
-    live = LiveEngine(engine=engine.name, models=models, voice=None)
+    live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
 
@@ -286,8 +286,8 @@ def _engines(
         return {"test": models.schedulers()[engine.model].statistics()}
 
     return {
-        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics),
-        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=statistics),
+        "production": ServedModels(batch=batch, live=live, offer=offer, statistics=statistics),
+        "sandbox": ServedModels(batch=rehearsal, live=live, offer=sandbox, statistics=statistics),
     }
 
 
