@@ -19,6 +19,7 @@ from pipeline.words import Word
 PAUSE = position(2.5)
 """The longest pause within a run: two seconds, and a half because words are recognised to end too early."""
 
+HUNDRED, THOUSAND, MILLION = 100, 1000, 1_000_000
 LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
 MAX_CACHED = 4096
@@ -61,12 +62,13 @@ class Token:
     word: int
     apart: bool = False  # a mark or a pause stands before it
     plain: bool = False  # no part of a number, although it looks like one
+    begins: bool = False  # a new number begins here, although nothing stands before it
 
     def text(self) -> str:
         return self.content
 
     def nt_separated(self, _before: "Token") -> bool:
-        return self.apart
+        return self.apart or self.begins
 
     def not_a_number_part(self) -> bool:
         return self.plain
@@ -161,7 +163,7 @@ class Reader:
     def _read(self, words: Sequence[Word]) -> Iterator[str]:
         """Yield the figures in *words*, number by number, and those after "double" twice."""
         at = 0
-        tokens = tokens_of(words, self.words)
+        tokens = self.tokens(words)
         found = find_numbers(tokens, self.language or "", 0) if self.words.spelled else ()
         spans = {occurrence.start: occurrence for occurrence in found}
         while at < len(tokens):
@@ -177,8 +179,52 @@ class Reader:
             at += 1
 
 
-def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> list[Token]:
-    """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
+    def tokens(self, words: Sequence[Word], before: str = "") -> list[Token]:
+        """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
+        tokens = _tokens_of(words, self.words, before)
+        begins = set(self._beginnings(tokens)) if self.words.spelled else ()
+        return [replace(token, begins=True) if at in begins else token for at, token in enumerate(tokens)]
+
+    def _beginnings(self, tokens: Sequence[Token]) -> Iterator[int]:
+        """Yield where a new number begins that text2num would add to the one before.
+
+        A number is added to another one if it is smaller than the last unit of that: "one hundred two thousand" is one
+        number, "one hundred two hundred" and "one thousand two thousand" are two. Figures that are said one by one after
+        a hundred are not added to it: "eight hundred five five five".
+        """
+        hundred, scale = False, 0
+        part = group = None  # where what the next hundred, and the next larger unit, multiplies begins
+        for at, token in enumerate(tokens):
+            value = number_value(bare(token.content), self.language or "")
+            if token.apart or token.plain or (value is None and bare(token.content) not in self.words.ands):
+                hundred, scale, part, group = False, 0, None, None
+            if value is None:
+                continue
+            if value >= THOUSAND:
+                if scale and value >= scale and (scale, value) != (THOUSAND, MILLION):  # "two thousand million"
+                    yield at if group is None else group
+                hundred, scale, part, group = False, value, None, None
+            elif value >= HUNDRED:
+                alone = value == HUNDRED
+                begin = part if alone and part is not None else at
+                if hundred:
+                    yield begin
+                    scale, group = 0, begin
+                hundred, part = True, None
+                group = begin if group is None else group
+                if value % HUNDRED == 0 and all(map(self._is_digit, tokens[at + 1 : at + 3])) and at + 2 < len(tokens):
+                    yield at + 1
+            else:
+                part = at if part is None else part
+                group = part if group is None else group
+
+    def _is_digit(self, token: Token) -> bool:
+        plain = bare(token.content)
+        value = 0 if plain in self.words.zeros else number_value(plain, self.language or "")
+        return value is not None and value < 10 and not token.apart  # noqa: PLR2004  figures are smaller than ten
+
+
+def _tokens_of(words: Sequence[Word], known: Vocabulary, before: str) -> list[Token]:
     tokens: list[Token] = []
     for number, word in enumerate(words):
         apart = bool(number) and (
@@ -201,15 +247,16 @@ def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
 @lru_cache(MAX_CACHED)
 def _is_number_word(plain: str, language: str) -> bool:
     parts = [part for part in _HYPHEN.split(plain) if part]
-    return bool(parts) and (all(_is_cardinal(part, language) for part in parts) or _is_ordinal(parts, language))
+    return bool(parts) and (all(number_value(part, language) is not None for part in parts) or _is_ordinal(parts, language))
 
 
-def _is_cardinal(word: str, language: str) -> bool:
+@lru_cache(MAX_CACHED)
+def number_value(word: str, language: str) -> int | None:
+    """Return the value of a word that is a number, such as 800 for "achthundert"; None for other words."""
     try:
-        text2num(word, language)
+        return int(text2num(word, language))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_ordinal(parts: Sequence[str], language: str) -> bool:

@@ -27,6 +27,9 @@ class Vocabulary:
     others: frozenset[str] = NO_WORDS  # number words that by themselves mean something else or "many"
     often: tuple[str, ...] = ()  # "a hundred times", which stays in words: it means "often"
     units: frozenset[str] = NO_WORDS  # second words of ordinals, no numbers by themselves
+    ands: frozenset[str] = NO_WORDS  # said within a number: "two hundred and five"
+    measures: frozenset[str] = NO_WORDS  # what two numbers before them count: "twenty, thirty minutes" are no year
+    named: frozenset[str] = NO_WORDS  # said before a number that is read in parts: "flight seven forty-seven"
     pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
     decades: Mapping[str, str] = field(default_factory=dict)  # "nineteen sixties"
     months: frozenset[str] = NO_WORDS  # before the day: "July fourth"
@@ -61,6 +64,16 @@ def _ordinals(stems: str, *endings: str) -> frozenset[str]:
 VOCABULARIES: Mapping[str, Vocabulary] = {
     "en": Vocabulary(
         spelled=True,
+        ands=_set("and"),
+        measures=_set(
+            "minute minutes second seconds hour hours day days week weeks month months dollar dollars euro "
+            "euros pound pounds cent cents bucks percent mile miles meter meters metre metres kilometer "
+            "kilometers kilometre kilometres foot feet inch inches degrees times gram grams kilo kilos"
+        ),
+        named=_set(
+            "flight room page route bus line number highway interstate gate suite apartment train boeing "
+            "channel section chapter extension"
+        ),
         zeros=frozenset(("oh", "o", "nought", "naught", "nil")),
         times={"double": 2, "triple": 3, "treble": 3, "quadruple": 4},
         glue=frozenset(
@@ -127,6 +140,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "fr": Vocabulary(
         spelled=True,
+        ands=_set("et"),
+        named=_set("vol chambre salle page ligne numéro bus train boeing"),
         times={"double": 2, "triple": 3},
         glue=frozenset(("et", "tiret", "espace", "virgule", "euh", "plus")),
         asides=_set("oui ok okay d'accord ben hum ah puis alors ensuite point pardon voilà moins"),
@@ -156,6 +171,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "es": Vocabulary(
         spelled=True,
+        ands=_set("y"),
+        named=_set("vuelo habitación sala página línea número autobús tren boeing"),
         times={"doble": 2, "triple": 3},
         glue=frozenset(("y", "guion", "guión", "espacio", "coma", "eh", "más")),
         asides=_set("sí si vale ok okay bueno ah luego entonces después punto perdón menos"),
@@ -189,6 +206,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "de": Vocabulary(
         spelled=True,
+        ands=_set("und"),
+        named=_set("flug zimmer raum seite linie nummer bus zug boeing"),
         zeros=frozenset(("zwo",)),
         times={"doppel": 2, "doppelt": 2, "zweimal": 2, "dreimal": 3, "viermal": 4, "dreifach": 3, "vierfach": 4},
         glue=frozenset(("und", "strich", "bindestrich", "leerzeichen", "komma", "äh", "plus")),
@@ -235,6 +254,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "it": Vocabulary(
         spelled=True,
+        ands=_set("e"),
+        named=_set("volo camera stanza pagina linea numero autobus treno boeing"),
         times={"doppio": 2, "triplo": 3},
         glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
         asides=_set("sì ok okay bene ehm ah poi allora dopo punto scusa scusi meno"),
@@ -263,6 +284,8 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "pt": Vocabulary(
         spelled=True,
+        ands=_set("e"),
+        named=_set("voo quarto sala página linha número ônibus comboio boeing"),
         zeros=frozenset(("meia",)),
         times={"duplo": 2, "triplo": 3},
         glue=frozenset(("e", "traço", "hífen", "espaço", "vírgula", "mais")),
@@ -294,6 +317,12 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "nl": Vocabulary(
         spelled=True,
+        ands=_set("en"),
+        measures=_set(
+            "minuut minuten seconde seconden uur uren dag dagen week weken maand maanden jaar euro dollar "
+            "procent kilometer meter graden keer gram kilo"
+        ),
+        named=_set("vlucht kamer pagina lijn nummer bus trein boeing"),
         times={"dubbel": 2, "driedubbel": 3},
         glue=frozenset(("en", "streepje", "spatie", "komma", "plus")),
         asides=_set("ja oké oke okay ok goed eh ehm ah dan daarna punt sorry juist min"),
@@ -316,6 +345,12 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "da": Vocabulary(
         spelled=True,
+        ands=_set("og"),
+        measures=_set(
+            "minut minutter sekund sekunder time timer dag dage uge uger måned måneder år kroner krone euro "
+            "procent kilometer meter grader gange gram kilo"
+        ),
+        named=_set("fly flight værelse side linje nummer bus tog boeing"),
         glue=frozenset(("og", "streg", "bindestreg", "komma", "plus")),
         asides=_set("ja okay ok rigtigt øh ah så derefter punktum undskyld minus"),
         percent=frozenset(("procent",)),

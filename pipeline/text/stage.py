@@ -14,7 +14,7 @@ the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -235,8 +235,7 @@ class TextStage:
             self._speller.open_from(words),
             len(words) if (script := self._script_of(words)) is None else script.open_from(words),
         )
-        numbers = self._number_reader
-        runs = list(numbers.runs(words, numbers.has_figure)) if self._options.numerals else []
+        runs = list(self._numbers(words)) if self._options.numerals else []
         first = min([first, *(run.start for run in runs if run.open)])
         if first == len(words):
             return first
@@ -244,6 +243,15 @@ class TextStage:
         while (parted := next((one for one in whole if one.start < first < one.stop), None)) is not None:
             first = parted.start
         return first
+
+    def _numbers(self, words: Sequence[Word]) -> Iterator[WordRun]:
+        """Yield the runs of words that may be a number, with the "point" that may begin one."""
+        reader, comma = self._number_reader, self._number_reader.words.comma
+        for run in reader.runs(words, reader.has_figure):
+            after_point = run.start > 0 and bare(words[run.start - 1].text) == comma
+            yield WordRun(run.start - after_point, run.stop, run.open)
+        if words and bare(words[-1].text) == comma:
+            yield WordRun(len(words) - 1, len(words), open=True)
 
     def _take_decided(self) -> list[Placed]:
         self._hide_rest()
