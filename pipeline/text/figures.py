@@ -22,6 +22,7 @@ PAUSE = position(2.5)
 HUNDRED, THOUSAND, MILLION = 100, 1000, 1_000_000
 LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
+MAX_ASIDE = 9  # the same if they are an aside such as "let me see"
 MAX_CACHED = 4096
 MANY_FIGURES = 4  # in a word with letters, which may be a number that letters were stuck to
 
@@ -87,7 +88,7 @@ class WordRun:
 class Reader:
     """Reads the figures of one language.
 
-    *asides*: words that people say in between, such as "okay", do not end a number.
+    *asides*: what people say in between, such as "okay" or "let me see", does not end a number.
     *ranges*: "or" does not end it either.
     """
 
@@ -124,9 +125,14 @@ class Reader:
             not plain
             or text in GLUE_SIGNS
             or any(plain in some for some in (known.glue, known.mistaken, known.scales, known.units))
-            or (self.asides and plain in known.asides)
+            or (self.asides and (plain in known.asides or self.is_aside(text)))
             or (self.ranges and plain in known.ranges)
         )
+
+    def is_aside(self, text: str) -> bool:
+        """Return whether a word may be part of a phrase such as "let me see"."""
+        some = self.words.hesitations | self.words.small
+        return bare(text) in some or all(part in some for part in _HYPHEN.split(bare(text)))
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
         """Yield every run of words that *has* holds for, in order. *within*: the first word continues a run."""
@@ -136,16 +142,41 @@ class Reader:
                 at += 1
                 continue
             stop, here = at, at
-            while here < len(words) and here - stop < MAX_GLUE:
+            while here < len(words) and here - stop < self._longest_gap(words[stop:here]):
                 if here > at and words[here].start - words[here - 1].end > PAUSE:
                     break
-                if has(words[here].text):
+                if has(words[here].text) and not self._begins_aside(words, stop, here):
+                    if not self.may_be_within(words[stop:here]):
+                        break
                     stop = here + 1
                 elif not self.is_glue(words[here].text):
                     break
                 here += 1
             yield WordRun(at, stop, here == len(words))
             at = max(stop, at + 1)
+
+    def _longest_gap(self, gap: Sequence[Word]) -> int:
+        return MAX_ASIDE if self.asides and any(self.is_aside(word.text) for word in gap) else MAX_GLUE
+
+    def _begins_aside(self, words: Sequence[Word], stop: int, at: int) -> bool:
+        """Return whether the number word at *at*, in a gap from *stop* on, is part of an aside: "just one moment"."""
+        if not (self.asides and stop < at and bare(words[at].text) in self.words.small):
+            return False
+        if at + 1 == len(words):
+            return not self.may_be_within(words[stop:at])
+        return bare(words[at + 1].text) in self.words.hesitations
+
+    def may_be_within(self, gap: Sequence[Word]) -> bool:
+        """Return whether all words of a gap between figures may be said within a number: small words need a reason."""
+        if not self.asides:
+            return True
+        plain = [bare(word.text) for word in gap]
+        return any(text in self.words.hesitations for text in plain) or not any(map(self._is_small, plain))
+
+    def _is_small(self, plain: str) -> bool:
+        """Return whether a word is said within a number only in phrases such as "let me see"."""
+        known = self.words
+        return plain in known.small and not any(plain in some for some in (known.asides, known.glue, known.mistaken))
 
     def figures(self, words: Sequence[Word]) -> str:
         """Return the figures that are said in *words*, such as "4242". A word like "for" counts as "4"."""

@@ -141,14 +141,14 @@ def test_other_words_and_numbers_are_left(text):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("it is 4242 4242 um let me see 4242 4242 thanks", "it is [CARD] um let me see [CARD] thanks"),
+        ("it is 4242 4242 um let me see 4242 4242 thanks", "it is [CARD] thanks"),
         (
             "the first four are 4242 the next four are 4242 then 4242 and the last four are 4242 thanks",
             "the first four are [CARD] the next four are [CARD] and the last four are [CARD] thanks",
         ),
         (
             "it is four two four two nine three seven one let me see eight eight eight eight one one one seven thanks",
-            "it is [CARD] let me see [CARD] thanks",
+            "it is [CARD] thanks",
         ),
         ("it is 4242 (2.3) 9371 (2.3) 8888 (2.3) 1117 thanks", "it is [CARD] thanks"),
         ("it is 4242 (3.0) 9371 (3.0) 8888 (3.0) 1117 thanks", "it is 4242 [CARD] [CARD] [CARD] thanks"),

@@ -289,23 +289,27 @@ def test_words_are_replaced_and_swear_words_starred(text, options, shown):
     assert text_of(text, options) == shown
 
 
-@pytest.mark.parametrize("options", [TextOptions(numerals=True), TextOptions(redact=("pci",))])
-@pytest.mark.parametrize(("language", "warnings"), [("ru", 1), ("en", 0)])
-def test_readers_are_warned_once_if_number_words_are_not_known(options, language, warnings):
+@pytest.mark.parametrize(
+    ("options", "language", "warnings"),
+    [
+        (TextOptions(numerals=True), "ru", ["number_words_unknown"]),
+        (TextOptions(redact=("pci",)), "ru", ["number_words_unknown"]),
+        (TextOptions(redact=("pci", "email")), "ja", ["number_words_unknown", "address_words_unknown"]),
+        (TextOptions(redact=("email",)), "ja", ["address_words_unknown"]),
+        (TextOptions(redact=("email",), profanity_filter=True), "ru", []),
+        (TextOptions(numerals=True, redact=REDACTIONS), "en", []),
+        (TextOptions(profanity_filter=True), "ja", []),
+    ],
+)
+def test_readers_are_warned_once_if_words_that_an_option_needs_are_not_known(options, language, warnings):
     rewriter = TextRewriter(TextStage(options))
     told = [
         event
         for number, word in enumerate(words_of("one two three"))
         for event in rewriter.rewrite([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
     ]
-    assert [event.code for event in told if isinstance(event, Warned)] == ["number_words_unknown"] * warnings
+    assert [event.code for event in told if isinstance(event, Warned)] == warnings
     whole = SegmentRewriter(TextStage(options))
     words = tuple(words_of("one two three"))
     whole.rewrite([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
-    assert [note.partition(": ")[0] for note in whole.notes] == ["number_words_unknown"] * warnings
-
-
-def test_other_options_need_no_number_words():
-    stage = TextStage(TextOptions(redact=("email",), profanity_filter=True), language="ru")
-    stage.add(words_of("one")[0], 0)
-    assert not stage.unknown_languages
+    assert [note.partition(": ")[0] for note in whole.notes] == warnings
