@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  Cyrillic letters look like Latin ones
 """The words of each language that are said within an e-mail address."""
 
 from collections.abc import Mapping
@@ -56,7 +57,9 @@ ADDRESS_WORDS: Mapping[str, AddressWords] = {
     "bs": _words("et,manki,majmun,ludo a", "tačka točka", "crtica minus", "donja crta", cues="mejl adresa"),
     "ca": _words("arrova,rova", "punt", "guió guionet", "baix", cues="correu adreça"),
     "cs": _words("zavináč,et", "tečka", "pomlčka minus", "podtržítko", cues="mejl adresa adresu"),
-    "da": _words("snabel a,snabel-a,snabela,snabel", "punktum prik", "streg bindestreg minus", "understreg", cues="adresse"),
+    "da": _words(
+        "snabel a,snabel-a,snabela,snabel", "punktum prik", "streg bindestreg minus", "understreg", cues="adresse"
+    ),
     "de": _words(
         "ät,et,klammeraffe,klammeraffen,affenschwanz",
         "punkt",
@@ -75,7 +78,13 @@ ADDRESS_WORDS: Mapping[str, AddressWords] = {
         cues="correo dirección electrónico",
     ),
     "et": _words("ätt,ät", "punkt", "sidekriips kriips", "alakriips", cues="meil aadress"),
-    "fi": _words("ät,ät-merkki,miukumauku,miuku mauku", "piste", "viiva väliviiva tavuviiva", "alaviiva", cues="osoite sähköposti"),
+    "fi": _words(
+        "ät,ät-merkki,miukumauku,miuku mauku",
+        "piste",
+        "viiva väliviiva tavuviiva",
+        "alaviiva",
+        cues="osoite sähköposti",
+    ),
     "fr": _words(
         "arobase,arrobas,arrobase,a commercial",
         "point",
@@ -109,9 +118,19 @@ ADDRESS_WORDS: Mapping[str, AddressWords] = {
         spelled_by=("van", "als"),
         cues="adres mailadres",
     ),
-    "nn": _words("krøllalfa,krøll alfa,alfakrøll", "punktum prikk", "bindestrek strek", "understrek", cues="adresse epost"),
-    "no": _words("krøllalfa,krøll alfa,alfakrøll", "punktum prikk", "bindestrek strek", "understrek", cues="adresse epost"),
-    "pl": _words("małpa,małpka,et", "kropka", "myślnik minus kreska łącznik", "podkreślnik podkreślenie podłoga", cues="adres mejl"),
+    "nn": _words(
+        "krøllalfa,krøll alfa,alfakrøll", "punktum prikk", "bindestrek strek", "understrek", cues="adresse epost"
+    ),
+    "no": _words(
+        "krøllalfa,krøll alfa,alfakrøll", "punktum prikk", "bindestrek strek", "understrek", cues="adresse epost"
+    ),
+    "pl": _words(
+        "małpa,małpka,et",
+        "kropka",
+        "myślnik minus kreska łącznik",
+        "podkreślnik podkreślenie podłoga",
+        cues="adres mejl",
+    ),
     "pt": _words(
         "arroba",
         "ponto",
@@ -130,10 +149,24 @@ ADDRESS_WORDS: Mapping[str, AddressWords] = {
     ),
     "sk": _words("zavináč,et", "bodka", "pomlčka minus", "podčiarkovník podčiarknutie", cues="adresa adresu"),
     "sl": _words("afna,et", "pika", "vezaj pomišljaj", "podčrtaj", cues="naslov"),
-    "sr": _words("ет,et,мајмун,лудо а,majmun,ludo a", "тачка tačka", "цртица crtica", "доња црта donja crta", cues="мејл адреса mejl adresa"),
-    "sv": _words("snabel a,snabel-a,snabela,ät", "punkt", "streck bindestreck minus", "understreck", cues="adress mejl epost"),
+    "sr": _words(
+        "ет,et,мајмун,лудо а,majmun,ludo a",
+        "тачка tačka",
+        "цртица crtica",
+        "доња црта donja crta",
+        cues="мејл адреса mejl adresa",
+    ),
+    "sv": _words(
+        "snabel a,snabel-a,snabela,ät", "punkt", "streck bindestreck minus", "understreck", cues="adress mejl epost"
+    ),
     "tr": _words("et,kuyruklu a,kuyruklu", "nokta", "tire eksi", "alt çizgi", cues="adresim adres posta"),
-    "uk": _words("собака,собачка,равлик,песик,ет", "крапка", "дефіс тире мінус", "підкреслення нижнє", cues="пошта пошту адреса імейл"),
+    "uk": _words(
+        "собака,собачка,равлик,песик,ет",
+        "крапка",
+        "дефіс тире мінус",
+        "підкреслення нижнє",
+        cues="пошта пошту адреса імейл",
+    ),
     "vi": _words("a còng,a vòng,a móc", "chấm", "gạch", "dưới", cues="thư địa chỉ"),
 }
 

@@ -28,8 +28,8 @@ _WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _MISTAKEN, _DOT, _JOIN, _UNDER, _MA
 _SHORT_WORDS = frozenset("aeiouy")
 _ENDINGS = frozenset(("com", "org", "edu", "gov"))  # of hosts; no words by themselves
 _DOMAINS = _ENDINGS | frozenset(
-    "net info biz io co me tv eu us uk ca au nz ie de at ch fr be lu nl es pt br mx ar cl it ru ua by bg ro md pl cz sk hu "
-    "si hr rs ba gr tr se no dk fi is ee lt lv il in id my vn jp cn kr".split()
+    "net info biz io co me tv eu us uk ca au nz ie de at ch fr be lu nl es pt br mx ar cl it ru ua by bg ro md pl cz "  # noqa: SIM905  a list would be hard to read
+    "sk hu si hr rs ba gr tr se no dk fi is ee lt lv il in id my vn jp cn kr".split()
 )
 """What ends a host, of which "dot" begins a new sentence otherwise: "at the top. Dot said"."""
 _SIGN_WORDS = frozenset(("sign", "symbol", "zeichen"))  # "at sign"
@@ -103,9 +103,9 @@ class Addresses:
             reached = stop
 
     def _name_from(self, words: Sequence[Word], at: int) -> int:
-        """Return where the name begins that ends with the word at *at*, as "John" in "John Smith at example dot com"."""
+        """Return where the name begins that ends with the word at *at*, as "John" does in "John Smith at x dot com"."""
         first = at
-        while 0 < first and at - first < NAME_WORDS and _is_name(words[first].text) and _is_name(words[first - 1].text):
+        while first > 0 and at - first < NAME_WORDS and _is_name(words[first].text) and _is_name(words[first - 1].text):
             if _ENDS.search(words[first - 1].text):
                 break
             first -= 1
@@ -166,12 +166,9 @@ class Addresses:
                 continue
             if row and row[-1] in (_WORD, _MISTAKEN, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
                 kinds = (_DOT, *kinds)
-            if row and row[-1] == _MARK and kinds[:1] and kinds[0] in _AT + _SIGN + _DOT + _JOIN + _UNDER:
-                following = words[number + 1 :][:1]
-                unsure = kinds == (_DOT,) and following and bare(following[0].text) not in _DOMAINS
-                if not unsure or _SURELY_BEGUN.search("".join(row)):
-                    row.pop()
-                    places.pop()
+            if row and row[-1] == _MARK and self._goes_on("".join(row), kinds, words[number + 1 : number + 2]):
+                row.pop()
+                places.pop()
             if kinds and kinds[-1] in _WORD + _NUMBER and _ENDS.search(word.text):
                 kinds += (_MARK,)
             row += kinds
@@ -180,6 +177,13 @@ class Addresses:
             row.pop()
             places.pop()
         return "".join(row), places
+
+    def _goes_on(self, row: str, kinds: Sequence[str], following: Sequence[Word]) -> bool:
+        """Return whether *kinds*, before the word *following*, continue an address in *row* after its last mark."""
+        if not kinds or kinds[0] not in _AT + _SIGN + _DOT + _JOIN + _UNDER:
+            return False
+        unsure = kinds == (_DOT,) and following and bare(following[0].text) not in _DOMAINS
+        return not unsure or bool(_SURELY_BEGUN.search(row))
 
     def _at_length(self, words: Sequence[Word], at: int) -> int:
         """Return the number of words from *at* on that are said for the sign @ together; 0 if there are none.

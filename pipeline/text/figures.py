@@ -34,6 +34,7 @@ _HYPHEN = re.compile(r"[-‑]")  # noqa: RUF001  a hyphen too
 _LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
 
 
+@lru_cache(MAX_CACHED)
 def bare(text: str) -> str:
     """Return a word in lower case, without the punctuation around it."""
     return _trim(text).casefold()
@@ -102,15 +103,7 @@ class Reader:
 
     def has_figure(self, text: str) -> bool:
         """Return whether a word is a figure, a number word or a word that is said for a figure, such as "oh"."""
-        if figures := _FIGURE.findall(_with_usual_figures(text)):
-            return len(figures) >= MANY_FIGURES or not is_code(text)
-        plain = bare(text)
-        if any(plain in some for some in (self.words.zeros, self.words.times, self.words.variants)):
-            return True
-        if not self.words.spelled or plain in self.words.scales:
-            return False
-        parts = _HYPHEN.split(plain)
-        return _is_number_word(plain, self.language or "") or (len(parts) > 1 and all(map(self.has_figure, parts)))
+        return _has_figure(text, self.language)
 
     def has_sign(self, text: str) -> bool:
         """Return whether a word may be in an account number, which has figures and spelled letters."""
@@ -146,7 +139,8 @@ class Reader:
                 if here > at and words[here].start - words[here - 1].end > PAUSE:
                     break
                 if has(words[here].text) and not self._begins_aside(words, stop, here):
-                    if not self.may_be_within(words[stop:here]):
+                    goes_on = within and stop == 0  # "let me" may have been said before these words
+                    if not (goes_on or self.may_be_within(words[stop:here])):
                         break
                     stop = here + 1
                 elif not self.is_glue(words[here].text):
@@ -209,7 +203,6 @@ class Reader:
             yield "".join(_FIGURE.findall(tokens[at].content)) * times
             at += 1
 
-
     def tokens(self, words: Sequence[Word], before: str = "") -> list[Token]:
         """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
         tokens = _tokens_of(words, self.words, before)
@@ -220,8 +213,8 @@ class Reader:
         """Yield where a new number begins that text2num would add to the one before.
 
         A number is added to another one if it is smaller than the last unit of that: "one hundred two thousand" is one
-        number, "one hundred two hundred" and "one thousand two thousand" are two. Figures that are said one by one after
-        a hundred are not added to it: "eight hundred five five five".
+        number, "one hundred two hundred" and "one thousand two thousand" are two. Figures that are said one by one
+        after a hundred are not added to it: "eight hundred five five five".
         """
         hundred, scale = False, 0
         part = group = None  # where what the next hundred, and the next larger unit, multiplies begins
@@ -276,9 +269,27 @@ def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
 
 
 @lru_cache(MAX_CACHED)
+def _has_figure(text: str, language: str | None) -> bool:
+    known = vocabulary_of(language)
+    if figures := _FIGURE.findall(_with_usual_figures(text)):
+        return len(figures) >= MANY_FIGURES or not is_code(text)
+    plain = bare(text)
+    if any(plain in some for some in (known.zeros, known.times, known.variants)):
+        return True
+    if not known.spelled or plain in known.scales:
+        return False
+    parts = _HYPHEN.split(plain)
+    return _is_number_word(plain, language or "") or (
+        len(parts) > 1 and all(_has_figure(part, language) for part in parts)
+    )
+
+
+@lru_cache(MAX_CACHED)
 def _is_number_word(plain: str, language: str) -> bool:
     parts = [part for part in _HYPHEN.split(plain) if part]
-    return bool(parts) and (all(number_value(part, language) is not None for part in parts) or _is_ordinal(parts, language))
+    return bool(parts) and (
+        all(number_value(part, language) is not None for part in parts) or _is_ordinal(parts, language)
+    )
 
 
 @lru_cache(MAX_CACHED)

@@ -270,9 +270,9 @@ def _figures(row: Sequence[Number]) -> Number | None:
     while count < len(row) and (row[count].figure or _is_hundred(row[count:])):
         count += 1
     text = "".join(one.text for one in row[:count])
-    if count < len(row) and re.fullmatch(r"\d[.,]\d+", row[count].text):
-        if text.startswith("0") or len(text) + 1 >= SPELLED_FIGURES:
-            return Number(row[0].start, row[count].stop, text + row[count].text)
+    long_enough = text.startswith("0") or len(text) + 1 >= SPELLED_FIGURES
+    if count < len(row) and long_enough and re.fullmatch(r"\d[.,]\d+", row[count].text):
+        return Number(row[0].start, row[count].stop, text + row[count].text)
     if len(text) < SPELLED_FIGURES:
         return None
     return Number(row[0].start, row[count - 1].stop, text)

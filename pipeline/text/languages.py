@@ -150,8 +150,7 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             "sais bouge bougez patientez"
         ),
         small=_set(
-            "un une je c'est est ce que qu'est le la me moi laissez laisse j'ai donc s'il vous te plaît pas "
-            "et a deux"
+            "un une je c'est est ce que qu'est le la me moi laissez laisse j'ai donc s'il vous te plaît pas et a deux"
         ),
         percent=frozenset(("pour", "pourcent")),
         scales=frozenset(("million", "millions", "milliard", "milliards")),
@@ -269,12 +268,9 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
         asides=_set("sì ok okay bene ehm ah poi allora dopo punto scusa scusi meno"),
         hesitations=_set(
-            "aspetta aspetti momento attimo secondo minuto vediamo vedo vedere guardo controllo controllare "
-            "credo penso"
+            "aspetta aspetti momento attimo secondo minuto vediamo vedo vedere guardo controllo controllare credo penso"
         ),
-        small=_set(
-            "un una che è il la mi fammi lasci lascia faccia per favore solo se lo qui non io"
-        ),
+        small=_set("un una che è il la mi fammi lasci lascia faccia per favore solo se lo qui non io"),
         percent=frozenset(("per",)),
         scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
         others=frozenset(("sei", "mille")),

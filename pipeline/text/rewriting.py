@@ -121,8 +121,8 @@ def _warning(code: str, language: str) -> str:
             "only where they are written in figures"
         )
     return (
-        f'the words for "@" and "dot" are not known in {language}: redaction hides e-mail addresses only where they are '
-        "written with these signs or said with the English words"
+        f'the words for "@" and "dot" are not known in {language}: redaction hides e-mail addresses only where they '
+        "are written with these signs or said with the English words"
     )
 
 

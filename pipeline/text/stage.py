@@ -24,10 +24,11 @@ from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
+from pipeline.text.profanity import swear_words, without_profanity
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
 from pipeline.text.scripts import CHINESE, ScriptWriter
 from pipeline.text.sounds import NameSpeller
-from pipeline.text.wording import Replacer, swear_words, without_profanity
+from pipeline.text.wording import Replacer
 from pipeline.words import Word
 
 NUMBER_WORDS_UNKNOWN, ADDRESS_WORDS_UNKNOWN = "number_words_unknown", "address_words_unknown"
