@@ -209,6 +209,7 @@ class Accounts(RouteGroup):
         rows: list[tuple[str, Calendar, int | None]] = [
             ("transcriptions", month, plan.transcriptions_per_month),
             ("audio_seconds", month, plan.audio_seconds_per_month),
+            (TRANSLATED_CHARACTERS, month, None),
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
