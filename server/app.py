@@ -280,7 +280,7 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
         Accounts(parts),
         Estimates(parts, estimator),
         ops,
-        Pages(index=ops.index, base_url=parts.links.public_base_url),
+        Pages(index=ops.index, base_url=parts.links.public_base_url, local_owner=parts.access.local_owner),
     ]
 
 

@@ -226,6 +226,7 @@ class Channel(Body, tag_field="object", tag="channel"):
     page_url: Uri
     events_url: Uri
     vtt_url: Uri
+    reachable: Annotated[bool, note("Whether other machines can open these addresses")]
 
 
 class ChannelList(ListBody):
@@ -277,13 +278,16 @@ class Used(Body):
 
 class Usage(Body):
     plan: str
+    owner: bool  # of the machine, by the page's cookie
     limits: Object
     usage: list[Used]
 
 
 class Token(Body):
     token: str
-    expires_at: Instant
+    expires_at: Annotated[Instant | None, note("null: it counts from the end of the job, which runs")]
+    page_url: Annotated[Uri | None, note("The page with a live session's captions; null for other jobs and for ingest")]
+    reachable: Annotated[bool, note("Whether other machines can open page_url")]
 
 
 class WebhookSecret(Body):

@@ -61,3 +61,5 @@ MAX_COLUMNS = range(10, 121)  # less would cut ordinary words
 MAX_LINES = range(1, 5)
 MAX_CUE_S = (1.0, 20.0)
 COLUMNS_PER_SECOND = (5.0, 50.0)
+MAX_TOKEN_S = 30 * 24 * 3600  # for reading
+MAX_INGEST_TOKEN_S = 3600
