@@ -40,7 +40,7 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch
+from server.offering import OfferWatch, learn_targets
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
 from server.requests.access_control import AccessControl, origin_of
@@ -155,6 +155,8 @@ def build(
     works = {**_works(parts, offer_watch), "workers": workers.run}
     if engines:
         works["idle models"] = partial(engines["production"].idle.run, closing)
+        if (translator := engines["production"].translation.remote) is not None:
+            works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 

@@ -133,7 +133,9 @@ KEYWORDS = Member(
 TRANSLATE_TO = Member(
     "translate_to",
     Parser(
-        texts, {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_TARGETS}, FORM_LIST
+        lambda values: tuple(texts(values)),
+        {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_TARGETS},
+        FORM_LIST,
     ),
     (),
     "Languages into which what is said is translated, beside the original; GET /v1/models lists those that can be made",
@@ -181,8 +183,8 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
 """One for each field of SubtitleShape."""
 
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, TASK, TRANSLATE_TO, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA,
-    RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
+    LANGUAGE, LANGUAGES, TASK, TRANSLATE_TO, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS,
+    METADATA, RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
 )  # fmt: skip
 """What files and live sessions share."""
 

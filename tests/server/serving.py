@@ -14,7 +14,7 @@ import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -46,6 +46,8 @@ from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 from server.transport.connections import Connections
 from server.transport.descriptors import connection_limits
 from server.transport.http_server import HttpServer, listen
@@ -254,7 +256,7 @@ async def _serve(
             settings,
             limits=limits,
             storage=stores,
-            engines=_engines(batch, engine, scheduler, headroom or scheduler, threads),
+            engines=_engines(batch, engine, scheduler, headroom or scheduler, threads, settings=settings),
             isolation=isolation(),
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
@@ -275,20 +277,43 @@ async def _serve(
 
 
 def _engines(
-    batch: ScriptedBatch, engine: ScriptedEngine, scheduler: Scheduler, headroom: Headroom, threads: ThreadPoolExecutor
+    batch: ScriptedBatch,
+    engine: ScriptedEngine,
+    scheduler: Scheduler,
+    headroom: Headroom,
+    threads: ThreadPoolExecutor,
+    *,
+    settings: Config,
 ) -> dict[str, ServedEngine]:
     rehearsal = Batch(engine=engine, recogniser=scheduler, voice=None, isolation=isolation(), threads=threads)
     live = LiveEngine(engine=engine.name, model=engine.model, recogniser=scheduler, headroom=headroom, voice=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
-    idle = IdleModels(ModelSet.of(engine), unload_s=0)
+    models = ModelSet.of(engine)
+    idle = IdleModels(models, unload_s=0)
+    timeout_s, wait_s = settings.translation_timeout_s, settings.translation_wait_s
+    translation = Translation(models=models, remote=make_translator(settings), timeout_s=timeout_s, wait_s=wait_s)
 
     def statistics() -> dict[str, SchedulerStatistics]:
         return {"test": scheduler.statistics()}
 
     return {
-        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=idle),
-        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=statistics, idle=idle),
+        "production": ServedEngine(
+            batch=batch,
+            live=live,
+            offer=replace(offer, translates_to=translation.translates_to),
+            translation=translation,
+            statistics=statistics,
+            idle=idle,
+        ),
+        "sandbox": ServedEngine(
+            batch=rehearsal,
+            live=live,
+            offer=sandbox,
+            translation=Translation(models=models),
+            statistics=statistics,
+            idle=idle,
+        ),
     }
 
 

@@ -39,8 +39,8 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, TRANSLATE_TO, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS, *RAW_MEMBERS,
-    *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
+    LANGUAGE, LANGUAGES, TRANSLATE_TO, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS,
+    *RAW_MEMBERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {*COMMON_NAMES, "file", "model", "response_format", "temperature", "timestamp_granularities", "stream"}
