@@ -89,6 +89,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "probability": rounded(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
+        **({"corrected": True} if word.corrected else {}),
         **({} if word.language is None else {"language": word.language}),
         **({} if segment is None else speaker_members(segment.channel, segment.voice)),
     }

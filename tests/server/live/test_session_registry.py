@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from pipeline.audio import RATE, position
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
 from pipeline.recognition.scheduler import Overloaded, Scheduler
@@ -17,7 +17,7 @@ from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.capacity import Capacity
 from server.live import session_lease
-from server.live.resuming import LEAD, MARGIN, SessionPast
+from server.live.resuming import MARGIN, SessionPast
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
@@ -81,16 +81,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        assert (await made.progress(jobs[0])).received_bytes == 2 * (RATE - MARGIN)
+        begin = -(-(RATE - MARGIN) // WINDOW) * WINDOW
+        assert (await made.progress(jobs[0])).received_bytes == 2 * begin
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
-        assert live.progress().received_bytes == 2 * (RATE - MARGIN)
+        assert live.progress().received_bytes == 2 * begin
         assert await made.open(jobs[0]) is live
         with pytest.raises(Refused, match="ingest_finished"):
             await made.open(jobs[1])
         assert await is_over(sqlite, container) is State.COMPLETED
         async with live.seat() as seat:
-            assert await seat.write(bytes(2 * (3 * RATE + MARGIN)))
+            assert await seat.write(bytes(2 * (4 * RATE - begin)))
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
@@ -305,17 +306,17 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
     async with session_registry(sqlite) as made:
         engine = made._parts.engines["production"]
-        settled, origin = position(4.32), position(4.32) - LEAD
+        settled = position(4.32)
         past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
-        session = engine.session(order(), tenant="t", past=past)
+        session = engine.session(order(), tenant="t", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
-            await session.feed(np.zeros(position(8) - origin, np.float32))
+            await session.feed(np.zeros(position(8) - past.resumes_at, np.float32))
             session.finish()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
         assert [word.text for word in words] == script_words(8)[11:]
-        assert min(word.start for word in words) + origin >= settled
+        assert min(word.start for word in words) >= settled
 
 
 @pytest.mark.parametrize("separate", [False, True])
