@@ -85,7 +85,7 @@ class SessionRegistry:
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
             if not begun:
-                engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
+                engine.models.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
         if (most := engine.max_sessions) is None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from pipeline.audio import Samples, seconds
 from pipeline.language_names import ENGLISH
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.scheduler import Urgency
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.timeline import Translation as TranslationEntry
 from pipeline.transcription import Transcription

@@ -12,6 +12,8 @@ import pytest
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
@@ -36,17 +38,17 @@ from tests.server.working import BlobsOfDeletedJob
 from tests.waiting import eventually
 
 
-class NoAdmission:
+class NoAdmission(ModelSet):
     """Admits nobody."""
 
-    def admit(self, _growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise PipelineError("busy")
 
 
-class CautiousAdmission:
+class CautiousAdmission(ModelSet):
     """Admits sessions until there are twice as many."""
 
-    def admit(self, growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:
         if growth > 2:
             raise PipelineError("busy")
 
@@ -99,17 +101,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     assert job.text.startswith("so my fellow Americans ")
 
 
-class Late:
+class Late(ModelSet):
     """A model whose live windows wait for long."""
 
-    def admit(self, growth: float) -> None:  # noqa: ARG002  Headroom gives the name
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise Overloaded("words are late")
 
 
 async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_ones_wait(sqlite):
     begun, fresh = [await submit(sqlite, order=order()) for _ in range(2)]
     await sqlite.jobs.release(await begin_session(sqlite, begun), delay_s=0.0, error=None, count=False)
-    async with session_registry(sqlite, headroom=Late()) as made:
+    async with session_registry(sqlite, models=Late.of(ScriptedEngine())) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (begun, fresh)]
         assert None not in jobs
         assert (await made.open(jobs[0])).resumed
@@ -170,7 +172,9 @@ SLOW_AND_QUICK = {
 
 
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(sqlite):
-    async with session_registry(sqlite, capacities=SLOW_AND_QUICK) as made:
+    languages = ScriptedEngine().languages
+    models = ModelSet([KnownModel(name, languages) for name in SLOW_AND_QUICK], lambda _: ScriptedEngine())
+    async with session_registry(sqlite, models=models, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
             await open_new(made, sqlite, wanted)
         made.admit("production", order())
@@ -188,7 +192,7 @@ async def test_a_session_that_another_process_holds_is_busy(sqlite):
 
 
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sqlite):
-    async with session_registry(sqlite, headroom=NoAdmission()) as made:
+    async with session_registry(sqlite, models=NoAdmission.of(ScriptedEngine())) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order()))
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
             with pytest.raises(Refused) as refusal:
@@ -199,7 +203,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sql
 
 
 async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         lives = [await open_new(made, sqlite, order()) for _ in range(2)]
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -209,7 +213,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
 
 
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         live = await open_new(made, sqlite, order(separate=True, channels=2))
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -252,7 +256,7 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(sqlite):
     jobs = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
     log = SlowLog(sqlite, *[job.id for job in jobs if job])
-    async with session_registry(with_stores(sqlite, events=log), headroom=CautiousAdmission()) as made:
+    async with session_registry(with_stores(sqlite, events=log), models=CautiousAdmission.of(ScriptedEngine())) as made:
         opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
         await asyncio.sleep(0.1)
         with pytest.raises(Refused, match="queue_full"):
@@ -322,13 +326,13 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
 @pytest.mark.parametrize("separate", [False, True])
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
-    going, recognise = asyncio.Event(), Scheduler.recognise
+    going, recognise = asyncio.Event(), Scheduler.recognise_newest
 
     async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
         await going.wait()
         return await recognise(self, *given, **named)
 
-    monkeypatch.setattr(Scheduler, "recognise", stuck)
+    monkeypatch.setattr(Scheduler, "recognise_newest", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(
