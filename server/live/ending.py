@@ -173,5 +173,5 @@ def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: Li
     for channel in order.live_channels:
         rest = past.next_chunk(channel, duration)
         past = replace(past, chunks=(*past.chunks, replace(rest, language=rest.language or order.language)))
-    made = assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.model)
-    return replace(made, model=order.model or engine.model_of(made.language))
+    made = assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.models.names[0])
+    return replace(made, model=order.model or engine.models.name_for(made.language))

@@ -4,7 +4,7 @@ import asyncio
 
 import orjson
 
-from pipeline.audio import RATE
+from pipeline.audio import RATE, WINDOW
 from pipeline.documents.formats import word_object
 from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.words import Chunk, Segment, Word
@@ -43,7 +43,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
     async with session_registry(sqlite) as made:
         live = await made.open(job)
         begin = live.progress().received_bytes
-        assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
+        assert begin == 4 * -(-(RATE - MARGIN) // WINDOW) * WINDOW, "where the side that is behind goes on"
         async with live.seat() as seat:
             assert await seat.write(bytes(4 * 6 * RATE - begin))
             seat.finish()
