@@ -41,7 +41,7 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch
+from server.offering import OfferWatch, learn_targets
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
 from server.requests.access_control import AccessControl, origin_of
@@ -157,6 +157,8 @@ def build(
     if engines:
         models = engines["production"].live.models
         works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
+        if (translator := engines["production"].translation.remote) is not None:
+            works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 

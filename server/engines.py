@@ -32,6 +32,8 @@ from server.config import Config, ConfigError
 from server.live.models import LiveModels
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class ServedModels:
     batch: Batch
     live: LiveModels
     offer: Offer
+    translation: Translation
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
 
 
@@ -100,6 +103,7 @@ def open_engines(
             capacities=measured,
             text=text,
             limit=config.max_live_sessions or None,
+            config=config,
         )
         scripted = _script_models()
         stack.callback(scripted.models.close)
@@ -216,6 +220,7 @@ def _serve(
     capacities: Mapping[str, Capacity],
     text: TextSettings,
     limit: int | None = None,
+    config: Config | None = None,
 ) -> ServedModels:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
@@ -244,8 +249,12 @@ def _serve(
     def statistics() -> Mapping[str, SchedulerStatistics]:
         return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
 
-    offer = _offer(opened, speakers, turn_ends)
-    return ServedModels(batch=batch, live=live, offer=offer, statistics=statistics)
+    translation = Translation(models=models, text=text)
+    if config is not None:
+        timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
+        translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)
+    offer = replace(_offer(opened, speakers, turn_ends), translates_to=translation.translates_to)
+    return ServedModels(batch=batch, live=live, offer=offer, translation=translation, statistics=statistics)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:
