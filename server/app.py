@@ -23,7 +23,7 @@ from server.accounts.plans import Plans
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
+from server.engines import ServedModels
 from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
@@ -41,7 +41,7 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch
+from server.offering import OfferWatch, learn_targets
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
 from server.requests.access_control import AccessControl, origin_of
@@ -110,7 +110,7 @@ def build(
     *,
     limits: Limits,
     storage: Storage,
-    engines: Mapping[str, ServedEngine],
+    engines: Mapping[str, ServedModels],
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
@@ -157,6 +157,8 @@ def build(
     if engines:
         models = engines["production"].live.models
         works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
+        if (translator := engines["production"].translation.remote) is not None:
+            works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 
@@ -176,7 +178,7 @@ def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Ca
     return works
 
 
-def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
+def _make_metrics(engines: Mapping[str, ServedModels], node: str, config: Config) -> Metrics:
     metrics = Metrics()
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():

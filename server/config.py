@@ -29,6 +29,14 @@ class ConfigError(Exception):
     """A setting that cannot be used. The message names the variable, its value and the values that are allowed."""
 
 
+class FileProblem(ConfigError):
+    """A *file* of the command line that cannot be used, and what to do."""
+
+    def __init__(self, file: object, text: str) -> None:
+        super().__init__(text)
+        self.file = str(file)
+
+
 # --- parsers: (name of the variable, its text) -> value --------------------------------------------------------------
 
 
@@ -224,7 +232,8 @@ class Config:
     profanity_file: Path | None = _variable(
         "",
         _optional_file,
-        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
+        "a text file with the words that `profanity_filter` stars, in place of the known ones; "
+        "`word*` stands for all that begin so, `*word` for all that end so; # begins a comment",
     )
     phone_region: str | None = _variable(
         "",

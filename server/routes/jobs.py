@@ -10,7 +10,7 @@ from msgspec.json import encode as json_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.documents.formats import OUTPUT_FORMATS
+from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
 from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import make_cursor, read_cursor
@@ -67,9 +67,7 @@ AUDIO_TYPES = {
 """Media types of the containers that browsers play, by the names that sources have."""
 
 LINK_CODES = ("invalid_signature", "url_expired")
-DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} | {
-    AUDIO: Download(recording.MEDIA_TYPE, recording.EXTENSION)
-}
+RECORDING = Download(recording.MEDIA_TYPE, recording.EXTENSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,9 @@ class Jobs(RouteGroup):
                 summary="Download an output",
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
-                    Parameter("name", "path", {"enum": [*DOWNLOADS]}, "The format", required=True),
+                    Parameter(
+                        "name", "path", {"type": "string"}, "A member of the job's `formats`, or audio", required=True
+                    ),
                     *(
                         Parameter(part, "query", {"type": "string"}, "Part of a signed link")
                         for part in ("exp", "kid", "sig")
@@ -221,7 +221,7 @@ class Jobs(RouteGroup):
 
     async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
         """The answer to a download. If it has a body, it keeps *seat* open until the body is sent."""
-        kind = _download_of(job, artifact.kind)
+        kind = _download(job, artifact.kind)
         headers = {
             "ETag": f'"{artifact.sha256}"',
             "Accept-Ranges": "bytes",
@@ -261,15 +261,18 @@ class Jobs(RouteGroup):
 
 def _outputs(job: Job) -> tuple[str, ...]:
     """The names of the outputs that a completed job has."""
-    return (*job.order.output_formats, AUDIO) if job.order.keeps_audio else job.order.output_formats
+    return (*job.order.outputs, AUDIO) if job.order.keeps_audio else job.order.outputs
 
 
-def _download_of(job: Job, name: str) -> Download:
+def _download(job: Job, name: str) -> Download:
     """The type and extension of an output. The kept audio of a file is that file."""
-    if name != AUDIO or job.order.live is not None:
-        return DOWNLOADS[name]
-    kind = AUDIO_TYPES.get(job.source.format or "", "application/octet-stream")
-    return Download(kind, PurePath(job.source.filename or "").suffix[1:] or job.source.format or "bin")
+    if name != AUDIO:
+        kind, target = output_format(name)
+        return Download(kind.media_type, f"{target}.{kind.extension}" if target else kind.extension)
+    if job.order.live is not None:
+        return RECORDING
+    media_type = AUDIO_TYPES.get(job.source.format or "", "application/octet-stream")
+    return Download(media_type, PurePath(job.source.filename or "").suffix[1:] or job.source.format or "bin")
 
 
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:

@@ -43,9 +43,9 @@ export function standingOf({ status, stage, progress, source, created_at: create
   return progress ? `Transcribing, ${Math.round(progress * 100)} %` : "Starting";
 }
 
-/** Return the name of a file that is made of a job in *format*. */
+/** Return the name of a file that is made of a job in *format*: srt.de, a translated one, ends in .de.srt. */
 export const fileNameOf = (job, format) =>
-  `${titleOf(job).split(/[/\\]/).at(-1).replace(/\.\w{1,5}$/, "").replaceAll(/[\\/:*?"<>|]/g, "_") || job.job_id}.${format}`;
+  `${titleOf(job).split(/[/\\]/).at(-1).replace(/\.\w{1,5}$/, "").replaceAll(/[\\/:*?"<>|]/g, "_") || job.job_id}.${format.split(".").reverse().join(".")}`;
 
 function row(job) {
   const parts = [

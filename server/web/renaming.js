@@ -4,11 +4,12 @@ import { unzip, zip } from "./zip.js";
 
 const MAKERS = { srt: inLines, txt: inLines, vtt: inVoices, json: inJson };
 
-/** Return *blob*, a file of a transcript in *format*, with *names* (by speaker) in place of S1, S2, … */
+/** Return *blob*, a file of a transcript in *format* (srt.de is a translated one), with *names* (by speaker) in place of S1, S2, … */
 export async function renamed(blob, format, names) {
   if (!names.size) return blob;
-  if (format === "docx") return inWord(blob, names);
-  return new Blob([MAKERS[format](await blob.text(), names)], { type: blob.type });
+  const [kind] = format.split(".");
+  if (kind === "docx") return inWord(blob, names);
+  return new Blob([MAKERS[kind](await blob.text(), names)], { type: blob.type });
 }
 
 /** Where a line begins with a speaker, perhaps after a mark that makes it read from right to left. */

@@ -14,7 +14,7 @@ import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -40,12 +40,14 @@ from server.clock import now_ms
 from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
-from server.live.engine import LiveEngine
+from server.engines import ServedModels
+from server.live.models import LiveModels
 from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 from server.transport.connections import Connections
 from server.transport.descriptors import connection_limits
 from server.transport.http_server import HttpServer, listen
@@ -252,7 +254,7 @@ async def _serve(
             settings,
             limits=limits,
             storage=stores,
-            engines=_engines(batch, engine, models, threads),
+            engines=_engines(batch, engine, models, threads, settings=settings),
             isolation=isolation(),
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
@@ -273,21 +275,35 @@ async def _serve(
 
 
 def _engines(
-    batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor
-) -> dict[str, ServedEngine]:
+    batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
+) -> dict[str, ServedModels]:
     rehearsal = Batch(
         engine=engine, recogniser=LanguageRouter(models), voice=None, isolation=isolation(), threads=threads
     )
-    live = LiveEngine(engine=engine.name, models=models, voice=None)
+    live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
+    timeout_s, wait_s = settings.translation_timeout_s, settings.translation_wait_s
+    translation = Translation(models=models, remote=make_translator(settings), timeout_s=timeout_s, wait_s=wait_s)
 
     def statistics() -> dict[str, SchedulerStatistics]:
         return {"test": models.schedulers()[engine.model].statistics()}
 
     return {
-        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics),
-        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=statistics),
+        "production": ServedModels(
+            batch=batch,
+            live=live,
+            offer=replace(offer, translates_to=translation.translates_to),
+            translation=translation,
+            statistics=statistics,
+        ),
+        "sandbox": ServedModels(
+            batch=rehearsal,
+            live=live,
+            offer=sandbox,
+            translation=Translation(models=models),
+            statistics=statistics,
+        ),
     }
 
 
