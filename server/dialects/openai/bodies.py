@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeline.attribution import segments_in_time
-from pipeline.documents.formats import rounded, segment_object, word_object
+from pipeline.documents.formats import segment_object, word_object
 from pipeline.documents.stored import unpack_chunk
 from pipeline.language_names import ENGLISH, english_name
 from pipeline.recognition.engine import TRANSLATE
@@ -71,7 +71,7 @@ def word_logprobs(job: Job, chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
     for segment in _in_time(chunks):
         for word in segment.words:
             end = text.index(word.text, at) + len(word.text)
-            shown.append(logprob(text[at:end], rounded(word.probability)))
+            shown.append(logprob(text[at:end], round(word.probability, 4)))
             at = end
     return shown
 
