@@ -27,7 +27,7 @@ from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
-from server.engines import ServedEngine, open_decoder, open_engines
+from server.engines import ServedModels, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, publish_offer
 from server.requests.parts import RouteParts
@@ -160,14 +160,14 @@ def _address(config: Config, listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def transcribe_sample(engine: ServedEngine, *, tenant: str) -> str:
+async def transcribe_sample(engine: ServedModels, *, tenant: str) -> str:
     """Transcribe the bundled sample, which shows that decoder and model work. Returns its words."""
     options = BatchOptions(tenant=tenant, language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
-async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
+async def _agree_on_offers(engines: Mapping[str, ServedModels], storage: Storage, config: Config) -> OfferWatch | None:
     """Publish the offer of this node's model and return None; without a model, wait for the offer of another node."""
     if engines or storage.offers is None:
         await publish_offer(engines, storage)
@@ -188,7 +188,7 @@ def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> li
     return [ready, pull_hint(offer)] if offer.bundled else [ready]
 
 
-def _carried(engines: Mapping[str, ServedEngine], config: Config, rules: ConnectionRules, descriptors: int) -> str:
+def _carried(engines: Mapping[str, ServedModels], config: Config, rules: ConnectionRules, descriptors: int) -> str:
     """The log line that says how much this process carries."""
     open_at_once = f"{rules.max_open} connections, {descriptors} open files"
     if "live" not in config.roles:

@@ -48,7 +48,7 @@ from server.commands.recordings import (
 )
 from server.commands.request_options import Given, add_options, comma_list, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
-from server.engines import ServedEngine, open_engines
+from server.engines import ServedModels, open_engines
 from server.jobs import order_members as declared
 from server.jobs.orders import parse_order
 from server.logs import configure
@@ -349,7 +349,7 @@ class _Here(_Transcriber):
         model = fields.get(declared.MODEL.name)  # whatever WHISPER_MODEL takes
         self._config = config if model is None else replace(config, whisper_model=model)
         self._at_once = at_once
-        self._engine: ServedEngine
+        self._engine: ServedModels
         self._probe: Callable[[Path], Any]
         self._order: Order
         self._speakers: SpeakerOptions | None = None

@@ -16,9 +16,9 @@ from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
-from server.live.engine import LiveRecognition
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
+from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.resuming import SessionPast
@@ -104,7 +104,7 @@ class LiveSession:
             backpressure=self._wait_until_caught_up,
             position=self._heard,
             part=part,
-            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
+            voice=None if (vad := parts.engines[self.job.environment].vad) is None else vad.detector,
             report=self._journal.report,
         )
 

@@ -14,7 +14,7 @@ from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.live.parts import SessionParts
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
@@ -38,7 +38,7 @@ async def session_registry(
 ) -> AsyncIterator[SessionRegistry]:
     """Run a desk until the block is left, whose engine has this name and *more* members."""
     closing, models = asyncio.Event(), models or ModelSet.of(ScriptedEngine())
-    hearing = LiveEngine(engine=engine, models=models, voice=None, **more)
+    hearing = LiveModels(engine=engine, models=models, vad=None, **more)
     made = SessionRegistry(
         SessionParts(
             worker="w",

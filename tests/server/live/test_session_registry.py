@@ -312,7 +312,7 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
         engine = made._parts.engines["production"]
         settled = position(4.32)
         past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
-        session = engine.session(order(), tenant="t", starts=past.starts)
+        session = engine.stream(order(), tenant="t", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(np.zeros(position(8) - past.resumes_at, np.float32))
