@@ -15,6 +15,7 @@ from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import (
+    FORM_LIST,
     InvalidValue,
     Member,
     Parser,
@@ -30,6 +31,7 @@ from server.jobs.members import (
     string,
     subset,
     text_up_to,
+    texts,
     url_text,
     whole_in,
     whole_seconds,
@@ -128,6 +130,17 @@ KEYWORDS = Member(
     f"Names and terms that are likely to be said; {bounds.MAX_KEYWORDS_CHARS} characters together",
     example="Siobhan,metoprolol",
 )
+TRANSLATE_TO = Member(
+    "translate_to",
+    Parser(
+        lambda values: tuple(texts(values)),
+        {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_TARGETS},
+        FORM_LIST,
+    ),
+    (),
+    "Languages into which what is said is translated, beside the original; GET /v1/models lists those that can be made",
+    example="de,fr",
+)
 OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",))
 WORD_TIMESTAMPS = Member("word_timestamps", boolean, False)
 WEBHOOK_URL = Member("webhook_url", url_text, None)
@@ -170,8 +183,8 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
 """One for each field of SubtitleShape."""
 
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, TASK, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA,
-    RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
+    LANGUAGE, LANGUAGES, TASK, TRANSLATE_TO, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS,
+    METADATA, RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
 )  # fmt: skip
 """What files and live sessions share."""
 
@@ -202,13 +215,15 @@ FILE_CHANNELS = Member(
     f"Of raw samples: how many channels are interleaved; 1 if left out, {SEPARATE_CHANNELS[0]} with channels=separate",
 )
 RAW_MEMBERS: tuple[Member[Any], ...] = (FILE_ENCODING, FILE_RATE, FILE_CHANNELS)
+FILE_RECORD = Member("record", boolean, False, "Keep the audio with the job, as GET /v1/jobs/{job_id}/audio")
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
 DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
 URL = Member("url", url_text, None)
 AUDIO_URL = Member("audio_url", url_text, None)
 FILE_MEMBERS: tuple[Member[Any], ...] = (
-    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, WAIT, SCENARIO, DOCUMENT_SCHEMA
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, FILE_RECORD, WAIT, SCENARIO,
+    DOCUMENT_SCHEMA,
 )  # fmt: skip
 
 ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)

@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.documents.translated import translated_outputs
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.tracks import AUTO, TrackChoice
 from pipeline.language_names import ENGLISH
@@ -65,6 +66,7 @@ class Order:
     metadata: Mapping[str, str] = field(default_factory=dict)
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
+    translate_to: tuple[str, ...] = ()  # codes of language_names.py: what is said is translated into each of them
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # each channel is recognised by itself, with its own speakers
     raw: RawAudio | None = None  # what a file without a header holds, as the client declares it
@@ -74,8 +76,14 @@ class Order:
     max_speakers: int | None = None  # None: no bound
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
+    record: bool = False  # keep the file that was sent or fetched; for live sessions LiveOptions has it
     callback: Mapping[str, Any] | None = None
     """The name of the `dialect` that writes the webhook's body, and what it must remember. None: the usual body."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all output files: those that were ordered, and their translations."""
+        return (*self.output_formats, *translated_outputs(self.output_formats, self.translate_to))
 
     @property
     def hints(self) -> Hints:
@@ -92,6 +100,11 @@ class Order:
     def counted_sessions(self) -> int:
         """The number of live sessions that this one counts as: one for each separate channel."""
         return len(self.live_channels)
+
+    @property
+    def keeps_audio(self) -> bool:
+        """Whether the audio is kept as long as the results."""
+        return self.record if self.live is None else self.live.record
 
     @property
     def keeps_results(self) -> bool:
