@@ -148,7 +148,7 @@ def stated_end(peek: Peek, start: int, size: int) -> int | None:
     elif head[4:8] in _BOXES:
         end = _end_of_boxes(peek, start, size)
     elif head[:4] == _EBML:
-        end = _end_of_segment(peek, start)
+        end = end_of_segment(peek, start)
     else:
         return None
     return next((at for at in (end, end + end % 2) if at > start and (at == size or header_at(peek, at))), None)
@@ -179,7 +179,7 @@ def foreign_bytes(peek: Peek, start: int, at: int, end: int) -> int:
     if head[4:8] in _BOXES:
         at = max(at, _end_of_boxes(peek, start, end))
     elif head[:4] == _EBML:
-        if (segment := _end_of_segment(peek, start)) < at:
+        if (segment := end_of_segment(peek, start)) < at:
             return 0  # it ends where the file does
         at = segment
     while at < end:
@@ -228,9 +228,11 @@ def _end_of_boxes(peek: Peek, start: int, size: int) -> int:
     return at
 
 
-def _end_of_segment(peek: Peek, start: int) -> int:
-    """Return where the Segment of a Matroska file ends; -1 if it states no size."""
+def end_of_segment(peek: Peek, start: int) -> int:
+    """Return where the Segment of a Matroska file ends; -1 if it states no size, or of another file."""
     head = peek(start, 4 + 8)
+    if head[:4] != _EBML:
+        return -1
     at = start + 4 + _vint_length(head[4:])
     at += _vint(head[4:])
     segment = peek(at, 12)

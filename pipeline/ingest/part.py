@@ -37,7 +37,6 @@ from pipeline.ingest.containers import (
     has_signature,
     length_or_none,
     mp3_states_length,
-    wav_bytes_missing,
 )
 from pipeline.ingest.foreign import foreign_name
 from pipeline.ingest.ledger import Ledger
@@ -141,7 +140,7 @@ class Part:
             self._ledger.cut_off += position(stated_s) - decoded
         elif stated_s is not None and decoded >= position(stated_s - WHOLE_S):
             self._cut = False  # FFmpeg only took what stands behind it for a part of it
-        missing = wav_bytes_missing(self._source.head, self._source.size)
+        missing = self._source.missing()
         self._ledger.cut_bytes += missing
         self._ledger.cut |= self._cut or missing > 0 or any(one.begun and one.is_cut for one in decoders)
         self._ledger.damaged += [one.track.name for one in decoders if one.is_undecodable]

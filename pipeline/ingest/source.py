@@ -4,9 +4,11 @@ import os
 from errno import EINVAL
 from typing import Protocol
 
+from pipeline.ingest.containers import wav_bytes_missing
 from pipeline.ingest.headers import (
     LONGEST_HEADER,
     data_chunks,
+    end_of_segment,
     find_header,
     foreign_bytes,
     own_header,
@@ -120,6 +122,12 @@ class PartSource:
         if self._size is not None:
             return PartSource(self._source, start=self.end) if self.end < self._size else None
         return PartSource(self._source, start=self.end, ahead=self._ahead) if self._ahead else None
+
+    def missing(self) -> int:
+        """Return how many bytes this recording lacks of those that its container states. Its end must be known."""
+        end = self._size if self.end is None else self.end
+        of_segment = max(0, end_of_segment(self._peek, self.start) - end) if end is not None else 0
+        return of_segment or wav_bytes_missing(self.head, self.size)
 
     def foreign(self) -> int:
         """Return how many bytes of this part, which cannot be opened, are neither tags nor padding."""
