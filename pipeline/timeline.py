@@ -220,6 +220,11 @@ Entry: TypeAlias = (
 _decode = Decoder(Entry).decode
 
 
+def tag_of(kind: type[Entry]) -> str:
+    """Return the tag with which the stored form of this kind of entry begins."""
+    return str(kind.__struct_config__.tag)
+
+
 def pack(entry: Entry) -> bytes:
     """Return the stored form: a JSON array that begins with the tag. unpack() makes an equal entry of it.
 
