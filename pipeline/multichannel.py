@@ -1,6 +1,6 @@
 """One live stream whose channels are separate speakers: a Session for each channel, behind the interface of one.
 
-    session = MultichannelSession([Session(...), Session(...)], skipped=[0, 0])
+    session = MultichannelSession([Session(...), Session(...)])
     await session.feed(frames)                      # of shape (n, channels)
     async for happened in session.events(): ...     # of all channels, each with its channel
 
@@ -23,23 +23,14 @@ from pipeline.waking import Changes
 
 
 class MultichannelSession:
-    """Like a Session. Positions in events count from the first sample of their own channel that was not skipped."""
+    """Like a Session. It starts where the first of its channels does; the others skip the audio before their start."""
 
-    def __init__(
-        self, sessions: Sequence[Session], *, skipped: Sequence[int], gate: CrosstalkGate | None = None
-    ) -> None:
-        """Take a session for each channel.
-
-        *skipped* has the samples that each channel skips at first, in whole windows; for one channel that is 0.
-        *gate* silences what is a copy of another channel.
-        """
-        if any(skip % WINDOW for skip in skipped) or min(skipped) != 0:
-            raise ValueError("a channel skips whole windows, and one of them skips none")
+    def __init__(self, sessions: Sequence[Session], *, gate: CrosstalkGate | None = None) -> None:
+        """Take a session for each channel. *gate* silences what is a copy of another channel."""
         self._sessions = sessions
-        self._skipped = skipped
         self._gate = gate
-        self._received = self._added = 0
-        self._finalized = 0  # the position of the last finalize()
+        # The end of the audio so far, of what the gate has let pass, and of the last finalize().
+        self._received = self._added = self._finalized = min(session.start for session in sessions)
         # by position of finalize(), the channels that have not decided everything before it
         self._deciding: dict[int, set[int]] = {}
         self._unread: deque[TimedEvent] = deque()
@@ -58,8 +49,8 @@ class MultichannelSession:
     def _add(self, samples: Samples) -> None:
         begins = self._added
         self._added += len(samples)
-        for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
-            fresh = samples[max(0, skip - begins) :, channel]
+        for channel, session in enumerate(self._sessions):
+            fresh = samples[max(0, session.start - begins) :, channel]
             if len(fresh):
                 session.add(fresh)
 
@@ -80,8 +71,8 @@ class MultichannelSession:
             self._add_held()
             self._finalized = reached
             self._deciding[reached] = set()
-            for channel, (session, skip) in enumerate(zip(self._sessions, self._skipped, strict=True)):
-                if reached > skip:
+            for channel, session in enumerate(self._sessions):
+                if reached > session.start:
                     session.finalize()
                     self._deciding[reached].add(channel)
         return self._finalized
@@ -106,12 +97,8 @@ class MultichannelSession:
         return {channel: decided[None] for channel, decided in enumerate(each) if decided}
 
     def redacted_spans(self) -> Sequence[tuple[int, int]]:
-        """Where something was said on any channel that is redacted, in positions of the stream."""
-        return [
-            (start + skip, end + skip)
-            for session, skip in zip(self._sessions, self._skipped, strict=True)
-            for start, end in session.redacted_spans()
-        ]
+        """Where something was said on any channel that is redacted."""
+        return [span for session in self._sessions for span in session.redacted_spans()]
 
     def copies(self) -> Mapping[int, int]:
         """The channels that are a copy of another one in all that was heard, and which one that is."""
@@ -155,12 +142,11 @@ class MultichannelSession:
         """Return the event of a channel for the readers; None for Finalized if other channels are not there yet."""
         event = happened.event
         if isinstance(event, Finalized):
-            reached = event.at + self._skipped[channel]
-            owing = self._deciding.get(reached, set())
+            owing = self._deciding.get(event.at, set())
             if channel in owing:
                 owing.remove(channel)
                 if owing:
                     return None
-                del self._deciding[reached]
-                return replace(happened, event=Finalized(reached))
+                del self._deciding[event.at]
+                return happened
         return replace(happened, channel=channel)

@@ -83,8 +83,8 @@ class TurnEnds(Protocol):
 class SessionStatistics:
     """The state of a session and what it has done so far."""
 
-    received: int  # samples accepted
-    waiting: int  # of these, not yet taken in
+    received: int  # the end of the audio so far
+    waiting: int  # samples that are not taken in yet
     unread: int  # events waiting for their reader
     round_s: float  # average time of an answer
     lag_s: float  # of the last committed word
@@ -137,11 +137,12 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._clock = EventClock(time.time() - self._loop.time())
         self._changes = Changes()
-        self._began_s = 0.0  # when a player in real time would have begun, which waits for audio that comes late
         self._round_s = 0.0
         self._language: str | None = None  # of the last answer, which may be a guess
-        self._received = 0
-        self._finalized = 0  # the position of the last finalize()
+        self._received = core.position  # the end of the audio so far
+        # When a player in real time, which waits for audio that comes late, would have played position 0.
+        self._began_s = self._loop.time() - self._received / RATE
+        self._finalized = self._received  # the position of the last finalize()
         self._ended = False
         self._over = False
 
@@ -173,13 +174,18 @@ class Session:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
         Returns that position. The event Finalized has it too. One event answers all calls at the same position; no
-        event follows a call at position 0 or after finish().
+        event follows a call before any audio or after finish().
         """
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
             self._finalized = reached
             self._queue(_Command.FINALIZE)
         return self._finalized
+
+    @property
+    def start(self) -> int:
+        """The position of the first sample."""
+        return self._core.start.at
 
     def copies(self) -> Mapping[int, int]:
         """No channel is a copy of another one. See MultichannelSession.copies()."""

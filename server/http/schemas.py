@@ -76,7 +76,12 @@ REQUESTS: Mapping[str, Any] = {
             "output_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000},
             "system_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 10_000_000},
             "priced_at": {"type": ["string", "null"], "format": "date-time"},
-            "budget_usd": {"type": ["string", "null"], "pattern": "^[0-9]{1,12}([.][0-9]{1,12})?$"},
+            "audio_seconds": {
+                "type": ["number", "null"],
+                "exclusiveMinimum": 0,
+                "maximum": 31_536_000,
+                "description": "Of a recording: the answer then has what hosted transcription takes for it",
+            },
         },
     ),
 }

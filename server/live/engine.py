@@ -1,7 +1,7 @@
 """Makes the recognition of live sessions from one environment's models."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from pipeline.audio import position
@@ -12,29 +12,24 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.live_voices import LiveVoices
 from pipeline.language_names import ENGLISH
 from pipeline.multichannel import MultichannelSession
-from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
+from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.latency import BALANCED, with_latency
-from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
-from pipeline.recognition.spoken_form import may_pause
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
+from pipeline.recognition.stream_options import StreamOptions, StreamStart, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turns import TurnOptions
 from pipeline.session import LiveRecogniser, Session, TurnEnds
 from pipeline.speakers.known import learn_voices
-from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.state import SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
-from pipeline.text.redaction import NEAR
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
-from pipeline.words import Word
 from server.capacity import Capacity
 from server.jobs.voices import speaker_options
-from server.live.resuming import SessionPast
 from server.model.orders import SEMANTIC, Order
 
 UNMEASURED = "which windows suit the model {} is measured once the server has had nothing to do for a while"
@@ -106,8 +101,9 @@ class LiveEngine:
     def live_speakers(
         self,
         order: Order,
-        past: SessionPast,
         *,
+        start: int,
+        words: Sequence[LabelledWord],
         isolation: Isolation,
         recordings: Mapping[str, bytes],
         state: SpeakerState,
@@ -116,41 +112,34 @@ class LiveEngine:
 
         It blocks for up to 0.5 s for each known person. Raises PipelineError.
 
+        *start*: the position of the first sample, on every channel.
+        *words*: all words so far.
         *recordings*: one of each known person, by name.
         *state*: what was stored of the session's voices.
         """
         known = learn_voices(isolation, self.speakers, recordings) if self.speakers is not None else {}
         options = speaker_options(order, known)
         assert options is not None
-        origins = dict.fromkeys(past.channels, past.offsets.position)
-        return LiveSpeakers(self.speakers, options, origins, past.labelled, state)
+        origins = dict.fromkeys(order.live_channels, start)
+        return LiveSpeakers(self.speakers, options, origins, words, state)
 
-    def session(self, order: Order, *, tenant: str, past: SessionPast) -> LiveRecognition:
-        """Make a session for *order* that continues at the end of *past*, which must have no open words.
-
-        Positions of the session, or of each separate channel, count from its own first sample; those of the engine
-        count from the start of the stream. Words of *past* are not reported again.
-        """
-        each = [self._session(order, tenant, past, channel) for channel in past.channels]
+    def session(self, order: Order, *, tenant: str, starts: Mapping[int | None, StreamStart]) -> LiveRecognition:
+        """Make a session for *order*. *starts* says where each channel begins; its audio begins with the first."""
+        each = [self._session(order, tenant, channel, start) for channel, start in starts.items()]
         if not order.separate:
             return each[0]
-        offsets = past.offsets
-        skipped = [offsets.positions[one] - offsets.position for one in past.channels]
         gate = None if self.voice is None else CrosstalkGate(len(each), ahead=LIVE_AHEAD, together=1)
-        return MultichannelSession(each, skipped=skipped, gate=gate)
+        return MultichannelSession(each, gate=gate)
 
-    def _session(self, order: Order, tenant: str, past: SessionPast, channel: int | None) -> Session:
+    def _session(self, order: Order, tenant: str, channel: int | None, start: StreamStart) -> Session:
         """Make the session of one channel, or with None of all channels together."""
         assert order.live is not None
-        origin, settled = past.offsets.positions[channel], past.settled_position(channel)
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
         options = StreamOptions(
             language=order.language,
             languages=frozenset(order.languages),
-            before=past.language(channel)[0],
             task=order.task,
-            settled=max(0, settled - origin),
             hints=order.hints,
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
@@ -161,21 +150,17 @@ class LiveEngine:
         patient = not (order.live.ends_at_once or self.voice is None)
         options = with_latency(options, order.live.latency or BALANCED, patient=patient)
         if eagerness is not None:
-            open_until = past.open_turns.get(channel)
-            options = with_turn_checks(options, eagerness, None if open_until is None else open_until - origin)
+            options = with_turn_checks(options, eagerness)
         vad = self.voice.stream() if self.voice else _all_speech
         recogniser = self.recogniser
         if order.model is not None and self.models is not None:
             recogniser = LanguageRouter(self.models.only(order.model))
-        if settled:
-            recogniser = _OffsetRecogniser(recogniser, origin, settled, past.repeated_words(channel))
         rewriter = None
         if order.text.changes_words:
-            said = [word.at(word.start, word.end - origin) for word in past.last_words(channel, NEAR)]
             written = ENGLISH if options.translates else options.language
-            stage = TextStage(order.text, language=written, earlier=said, settings=self.text)
+            stage = TextStage(order.text, language=written, earlier=start.written, settings=self.text)
             rewriter = TextRewriter(stage, one_language=options.translates)
-        core = StreamCore(options)
+        core = StreamCore(options, start)
         return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 
     def _notes(self, order: Order, *, unavailable: bool) -> tuple[Warned, ...]:
@@ -184,54 +169,6 @@ class LiveEngine:
         if (model := self.model_for(order)) in self.unmeasured:
             notes += (Warned("windows_unmeasured", f"words come late: {UNMEASURED.format(model)}"),)
         return notes
-
-
-@dataclass(frozen=True, slots=True)
-class _OffsetRecogniser:
-    """Recognises a session that began *by* samples after its stream did, without repeating earlier words.
-
-    All words before the position *settled* were reported. The last of them, *said*, may be recognised again, in another
-    spelling or as the beginning of a number. The first window contains them whole. Later windows begin with the rest of
-    one of them, which a model would take for the beginning of the next word, so this rest is silenced.
-    """
-
-    recogniser: LiveRecogniser
-    by: int
-    settled: int
-    said: Sequence[Word]
-
-    async def recognise(
-        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> RecognitionResult:
-        def renew() -> DecodeRequest | None:
-            newest = newer() if newer is not None else None
-            return None if newest is None else self._place(newest)
-
-        result = await self.recogniser.recognise(self._place(request), tenant=tenant, newer=renew)
-        fresh = find_new_words(self.said, [word for word in result.words if self._is_new(word)], self.settled)
-        detected = result.detected and (result.detected[0] - self.by, result.detected[1] - self.by)
-        changed = result.changed and (result.changed[0] - self.by, result.changed[1])
-        return replace(result, words=tuple(self._move(word) for word in fresh), detected=detected, changed=changed)
-
-    def _place(self, request: DecodeRequest) -> DecodeRequest:
-        start, samples = request.start + self.by, request.samples
-        spans = [(first + self.by, last + self.by) for first, last in request.voiced]
-        if self.by < start < self.settled:
-            samples = samples.copy()
-            samples[: self.settled - start] = 0
-            spans = [(max(first, self.settled), last) for first, last in spans if last > self.settled]
-        turn = None if request.turn is None else request.turn + self.by
-        detected = request.detected and (request.detected[0] + self.by, request.detected[1] + self.by)
-        decided = tuple(word.at(word.start + self.by, word.end + self.by) for word in request.decided)
-        placed = replace(request, start=start, samples=samples, voiced=tuple(spans), turn=turn)
-        return replace(placed, detected=detected, decided=decided)
-
-    def _is_new(self, word: Word) -> bool:
-        """Whether the word is no repetition: most of it, or a part of a number, lies after *settled*."""
-        return word.start + word.end > 2 * self.settled or (word.end > self.settled and may_pause(word.text))
-
-    def _move(self, word: Word) -> Word:
-        return word.at(max(word.start, self.settled) - self.by, word.end - self.by)
 
 
 def _all_speech(windows: Windows) -> list[float]:

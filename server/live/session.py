@@ -80,9 +80,11 @@ class LiveSession:
         self._metrics = parts.metrics
         self._closing = parts.closing
         channels = len(self.job.order.live_channels)
-        self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
-        self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
+        self._heard = past.resumes_at  # end of the audio taken so far
+        self._recorder = None
+        if self.options.record:
+            self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels, start=self._heard)
         self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
@@ -125,12 +127,12 @@ class LiveSession:
     def finalize(self) -> float:
         """Decide all words of the audio so far, as if the speaker had stopped.
 
-        Returns the end of that audio in seconds on the stream's clock. An event `finalized` with this time follows,
+        Returns the end of that audio in seconds. An event `finalized` with this time follows,
         unless has_finalized() is already true for it.
         """
         if self.ending:
             return self.finalized
-        return self._journal.seconds_at(self._session.finalize())
+        return seconds(self._session.finalize())
 
     @property
     def finalized(self) -> float:

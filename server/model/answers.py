@@ -357,6 +357,7 @@ class Estimate(TypedDict):
     cheapest: Object | None
     ranking: list[str]
     ranking_overlaps: list[list[str]]
+    hosted_transcription: Annotated[list[Object] | None, note("The cheapest first; null without audio_seconds")]
     unknown_models: list[str]
     warnings: list[Object]
     assumptions_version: str

@@ -14,7 +14,7 @@ from pipeline.ingest.framer import Windows
 from pipeline.multichannel import MultichannelSession
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart
 from pipeline.session import Session
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
@@ -30,9 +30,9 @@ LENGTH = position(12.345)
 class Voice:
     """Detects speech where *words* are, by counting windows."""
 
-    def __init__(self, words: tuple[Word, ...]) -> None:
+    def __init__(self, words: tuple[Word, ...], start: int = 0) -> None:
         self._words = words
-        self._at = 0
+        self._at = start
 
     def __call__(self, windows: Windows) -> list[float]:
         start, self._at = self._at, self._at + windows.size
@@ -74,9 +74,12 @@ class ScriptedRecogniser:
         return RecognitionResult(words, "en", 0.9, -0.2, 0.05)
 
 
-def session_of(recogniser: ScriptedRecogniser, words: tuple[Word, ...] = SPOKEN) -> Session:
+def session_of(
+    recogniser: ScriptedRecogniser, words: tuple[Word, ...] = SPOKEN, start: StreamStart = BEGINNING
+) -> Session:
     """Make a session whose detector finds speech where *words* are."""
-    return Session(StreamCore(StreamOptions()), vad=Voice(words), recogniser=recogniser, tenant="acct")
+    core = StreamCore(StreamOptions(), start)
+    return Session(core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct")
 
 
 async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, Samples, position, seconds
+from pipeline.audio import RATE, WINDOW, Samples, position, seconds
 from pipeline.errors import EngineFailed
 from pipeline.events import Finalized, SegmentClosed, TurnEnded
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions, with_turn_checks
+from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel
 from pipeline.session import Session
@@ -50,8 +50,8 @@ class ScriptedTurnEnds:
         return probability
 
 
-def semantic_options(eagerness: str = "auto", *, open_until: int | None = None) -> StreamOptions:
-    return with_turn_checks(StreamOptions(), EAGERNESS[eagerness], open_until)
+def semantic_options(eagerness: str = "auto") -> StreamOptions:
+    return with_turn_checks(StreamOptions(), EAGERNESS[eagerness])
 
 
 async def events_of(
@@ -59,11 +59,13 @@ async def events_of(
     options: StreamOptions,
     words: tuple[Word, ...] = TWO_PHRASES,
     feed: Callable[[Session], Coroutine[Any, Any, None]] | None = None,
+    *,
     text: TextRewriter | None = None,
+    start: StreamStart = BEGINNING,
 ) -> list[TimedEvent]:
     """Return what happens in a session in which *words* are said within LENGTH_S."""
-    core, recogniser = StreamCore(options), ScriptedRecogniser(words, takes=(0.15,))
-    session = Session(core, vad=Voice(words), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
+    core, recogniser = StreamCore(options, start), ScriptedRecogniser(words, takes=(0.15,))
+    session = Session(core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
     return await run_session(session, feed or in_real_time(position(LENGTH_S)))
 
 
@@ -139,8 +141,9 @@ async def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing()
 
 
 async def test_a_turn_that_was_open_before_a_restart_ends_though_nobody_goes_on():
-    options = semantic_options("high", open_until=position(0.3))
-    assert turns(await events_of(ScriptedTurnEnds(0.97), options, timed_words(("later", 4.8, 5.376)))) == [
+    start = StreamStart(at=10 * WINDOW, settled=10 * WINDOW, open_turn=position(0.3))
+    words = timed_words(("later", 4.8, 5.376))
+    assert turns(await events_of(ScriptedTurnEnds(0.97), semantic_options("high"), words, start=start)) == [
         (0.3, None),
         (5.4, 0.97),
     ]

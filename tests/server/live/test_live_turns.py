@@ -106,14 +106,14 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
         live = LiveEngine(
             engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=NoTurnEnds()
         )
-        session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
+        session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             session.finish()
             return [one.event async for one in session.events()]
 
     [end] = asyncio.run(events())
-    assert end == TurnEnded(position(2) - past.offsets.position, None)
+    assert end == TurnEnded(position(2), None)
 
 
 # --- other doors ------------------------------------------------------------------------------------------------------

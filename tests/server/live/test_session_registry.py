@@ -17,7 +17,7 @@ from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.capacity import Capacity
 from server.live import session_lease
-from server.live.resuming import LEAD, MARGIN, SessionPast
+from server.live.resuming import MARGIN, SessionPast
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
@@ -305,17 +305,17 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
     async with session_registry(sqlite) as made:
         engine = made._parts.engines["production"]
-        settled, origin = position(4.32), position(4.32) - LEAD
+        settled = position(4.32)
         past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
-        session = engine.session(order(), tenant="t", past=past)
+        session = engine.session(order(), tenant="t", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
-            await session.feed(np.zeros(position(8) - origin, np.float32))
+            await session.feed(np.zeros(position(8) - past.resumes_at, np.float32))
             session.finish()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
         assert [word.text for word in words] == script_words(8)[11:]
-        assert min(word.start for word in words) + origin >= settled
+        assert min(word.start for word in words) >= settled
 
 
 @pytest.mark.parametrize("separate", [False, True])
