@@ -126,7 +126,8 @@ def put_back(
     cost = fairness.charge_attempt(tx, row) if counted and row["class"] == BATCH else 0.0
     tx.run(
         "UPDATE jobs SET state = :state, queued_at = :now, run_after = :run_after,"
-        " attempt = CASE WHEN attempt > 0 THEN attempt - :uncounted ELSE 0 END, virtual_time = virtual_time + :cost, lease_id = NULL,"
+        " attempt = CASE WHEN attempt > 0 THEN attempt - :uncounted ELSE 0 END,"  # 0: it got further
+        " virtual_time = virtual_time + :cost, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, last_error = coalesce(:error, last_error) WHERE id = :id",
         {
             "id": row["id"],

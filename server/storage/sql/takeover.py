@@ -127,10 +127,13 @@ class _Old:
         return Words(body["index"], body["segment"], (stored,), channel, emitted_at)
 
     def _hidden(self, body: Mapping[str, Any]) -> Words:
-        """The words of a file's segment, of which no event tells."""
-        channel = body.get("channel")
-        count = len(self._segments[channel][0]["words"])
-        words = tuple(self._words[channel].popleft() for _ in range(count))
+        """The words of a file's segment, of which no event tells: a canceled file has only its text."""
+        channel, kept = body.get("channel"), self._segments.get(body.get("channel"))
+        if kept:
+            words = tuple(self._words[channel].popleft() for _ in kept[0]["words"])
+        else:
+            words = (_word_of_event({**body, "word": body["text"], "probability": 0.0}, 0),)
+        count = len(words)
         self._numbered += count
         return Words(self._numbered - count, body["id"], words, channel, shown=False)
 
@@ -199,10 +202,8 @@ class _Old:
 
 
 def _word_of_chunk(values: Sequence[Any]) -> StoredWord:
-    text, start, end, probability, spaced, heard, redacted, language = (
-        *values,
-        *(None, False, None)[len(values) - 5 :],
-    )
+    text, start, end, probability, spaced, *more = values
+    heard, redacted, language = more or (None, False, None)
     return StoredWord(text, start, end, probability, spaced=spaced, heard=heard, redacted=redacted, language=language)
 
 

@@ -44,10 +44,10 @@ def append_where(tx: Transaction, held: str, job: dict[str, object], entries: Se
     )
     if row is None:
         return None
-    job_id, seq, number = str(job["id"]), int(row["last_seq"]), int(row["last_entry"]) - len(entries)
-    seq -= sum(map(len, rendered))
+    job_id, seq = str(job["id"]), int(row["last_seq"]) - sum(map(len, rendered))
     rows, events = [], list[Event]()
-    for number, (entry, shown) in enumerate(zip(entries, rendered, strict=True), number + 1):
+    first = int(row["last_entry"]) - len(entries) + 1
+    for number, (entry, shown) in enumerate(zip(entries, rendered, strict=True), first):
         events += [Event(job_id, at, tx.now, one.type, one.body) for at, one in enumerate(shown, seq + 1)]
         seq += len(shown)
         rows.append((job_id, seq, number, tx.now, tag_of(type(entry)), pack(entry)))
