@@ -43,6 +43,7 @@ class StoredWord(Struct, frozen=True, array_like=True):
     spaced: bool = True
     heard: str | None = None
     redacted: bool = False
+    corrected: bool = False
 
     @classmethod
     def of(cls, word: Word, *, lag_ms: int | None = None, speaker: str | None = None) -> "StoredWord":
@@ -57,6 +58,7 @@ class StoredWord(Struct, frozen=True, array_like=True):
             word.spaced,
             word.heard,
             word.redacted,
+            word.corrected,
         )
 
     @property
@@ -70,6 +72,7 @@ class StoredWord(Struct, frozen=True, array_like=True):
             self.heard,
             self.redacted,
             self.language,
+            self.corrected,
         )
 
 
@@ -150,6 +153,19 @@ class SpeakersRevised(Struct, frozen=True, array_like=True, tag="r"):
     final: bool = False
 
 
+class Translation(Struct, frozen=True, array_like=True, tag="o"):
+    """The words *first* to *last* of a channel in another language. A later one of the same words replaces it."""
+
+    target: str  # a code of language_names.py
+    first: int
+    last: int
+    start: Position
+    end: Position
+    text: str
+    channel: int | None = None
+    lag_ms: int | None = None  # from the arrival of its end until it was reported; None in files
+
+
 class TurnEnd(Struct, frozen=True, array_like=True, tag="e"):
     """A turn, whose last word ends at *at*, is over. See pipeline.events.TurnEnded."""
 
@@ -194,6 +210,48 @@ class Progress(Struct, frozen=True, array_like=True, tag="g"):
     progress: float
 
 
+class WordsReplaced(Struct, frozen=True, array_like=True, tag="t"):
+    """In place of the words *first* to *last*, both included, stand these, with their times."""
+
+    first: int
+    last: int
+    words: tuple[StoredWord, ...]
+
+
+class WordsGiven(Struct, frozen=True, array_like=True, tag="g"):
+    """The words *first* to *last* were said by this speaker; "": as recognised."""
+
+    first: int
+    last: int
+    speaker: str
+
+
+class SpeakerName(Struct, frozen=True, array_like=True, tag="n"):
+    """Documents call the speaker by this name; "": by the label."""
+
+    speaker: str
+    name: str
+
+
+class SpeakersJoined(Struct, frozen=True, array_like=True, tag="j"):
+    """The speaker is the same person as *into*; as itself: no longer."""
+
+    speaker: str
+    into: str
+
+
+Change: TypeAlias = WordsReplaced | WordsGiven | SpeakerName | SpeakersJoined
+
+
+class Correction(Struct, frozen=True, array_like=True, tag="c"):
+    """What a person changed. *revision* counts from 1; words are named by the numbers that they have at revision 0."""
+
+    revision: int
+    by: str  # the name of a key, or of a link
+    changes: tuple[Change, ...]
+    reverts: int | None = None  # the revision that this one takes back
+
+
 class JobEnd(Struct, frozen=True, array_like=True, tag="x"):
     """The job ended in this state. Of the machine's work nothing follows."""
 
@@ -207,6 +265,7 @@ Entry: TypeAlias = (
     | DecidedUpTo
     | SpeakerTurns
     | SpeakersRevised
+    | Translation
     | TurnEnd
     | FinalizedUpTo
     | SpeechStart
@@ -214,6 +273,7 @@ Entry: TypeAlias = (
     | Notice
     | StateChange
     | Progress
+    | Correction
     | JobEnd
 )
 
@@ -230,7 +290,7 @@ def pack(entry: Entry) -> bytes:
 
     Raises ValueError if a number is not finite, because JSON cannot hold it.
     """
-    return encode([entry.__struct_config__.tag, *_values(entry)])
+    return encode(_stored(entry))
 
 
 def unpack(data: bytes) -> Entry:
@@ -240,6 +300,11 @@ def unpack(data: bytes) -> Entry:
     except (DecodeError, ValidationError, ValueError) as error:
         raise DamagedEntry(f"{len(data)} bytes are no entry of a timeline: {error}") from error
     return entry
+
+
+def _stored(struct: Struct) -> list[Any]:
+    tag = struct.__struct_config__.tag
+    return _values(struct) if tag is None else [tag, *_values(struct)]
 
 
 def _values(struct: Struct) -> list[Any]:
@@ -256,7 +321,7 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is not finite cannot be stored")
     if isinstance(value, tuple):
-        return [_values(one) if isinstance(one, Struct) else one for one in value]
+        return [_stored(one) if isinstance(one, Struct) else one for one in value]
     return value
 
 

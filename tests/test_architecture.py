@@ -18,7 +18,7 @@ FLOORS = (
     {"clock", "config", "metrics", "waiting", "capacity", "model"},
     {"logs", "keyed_limits"},
     {"faults", "background", "http", "client", "storage"},
-    {"egress", "accounts"},
+    {"egress", "accounts", "translation"},
     {"jobs", "records"},
     {"webhooks", "streams"},
     {"live"},

@@ -30,6 +30,7 @@ class Heading:
     subtitles: SubtitleShape = USUAL_SHAPE
     paragraphs: bool = False
     search: tuple[str, ...] = ()  # terms to look for
+    translations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # by target, as in the JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     if transcript.turns is not None:
         document["speakers"] = speaker_objects(transcript)
         document["turns"] = [turn_object(turn) for turn in transcript.turns]
+    if heading.translations:
+        document["translations"] = heading.translations
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
 
@@ -86,6 +89,7 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "probability": rounded(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
+        **({"corrected": True} if word.corrected else {}),
         **({} if word.language is None else {"language": word.language}),
         **({} if segment is None else speaker_members(segment.channel, segment.voice)),
     }

@@ -25,7 +25,7 @@ from server.background import share_interpreter
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
-from server.config import LOOPBACK, PREFIX, Config, ConfigError, unknown_variables
+from server.config import LOOPBACK, OPERATOR_KEY, PREFIX, Config, ConfigError
 from server.engines import ServedEngine, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, publish_offer
@@ -39,7 +39,6 @@ from server.transport.http_server import HttpServer, listen
 from server.worker_process import SERVER
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
-OPERATOR_KEY = "operator-key"  # file in the data folder
 PARTING_S = 0.5  # for streams to send why they end, before uvicorn closes connections
 
 
@@ -52,8 +51,6 @@ def run(_given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level=config.log_level)
     close_memory()
     share_interpreter()
-    for name in unknown_variables(os.environ):
-        log.warning("unknown variable", extra={"variable": name})
     limits = read_limits(config)
     with claim_folder(config.data_dir):
         uvloop.run(_serve(config, limits))

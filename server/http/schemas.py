@@ -56,7 +56,20 @@ REQUESTS: Mapping[str, Any] = {
         {"job_id": TEXT},
         {
             "scope": {"enum": ["events", "ingest"], "default": "events"},
-            "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600},
+            "ttl_seconds": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": bounds.MAX_TOKEN_S,
+                "default": 600,
+                "description": f"With scope=ingest at most {bounds.MAX_INGEST_TOKEN_S}",
+            },
+            "after_end_seconds": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": bounds.MAX_TOKEN_S,
+                "description": "In place of ttl_seconds, with scope=events: as long as the job runs, and so long after "
+                "its end",
+            },
         },
     ),
     "WebhookUrl": object_of({"url": URI}),

@@ -10,7 +10,10 @@ from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, 
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import rounded, word_event
+from pipeline.documents.translated import translation_object
 from pipeline.timeline import (
+    Change,
+    Correction,
     DecidedUpTo,
     Entry,
     FinalizedUpTo,
@@ -19,15 +22,20 @@ from pipeline.timeline import (
     Notice,
     Progress,
     SegmentEnd,
+    SpeakerName,
+    SpeakersJoined,
     SpeakersRevised,
     SpeakerTurns,
     SpeechEnd,
     SpeechStart,
     StateChange,
+    Translation,
     TurnEnd,
     Words,
+    WordsGiven,
+    WordsReplaced,
 )
-from pipeline.words import speaker_members
+from pipeline.words import join_words, speaker_members
 from server.model.events import NewEvent
 from server.model.instants import iso
 
@@ -44,6 +52,8 @@ def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for e
         case SpeakersRevised(runs, final):
             words = [{"first": run.first, "last": run.last, "speaker": run.speaker} for run in runs]
             return [_event("speakers.revised", {"words": words, "final": final})]
+        case Translation():
+            return [_event("translation", translation_object(entry))]
         case TurnEnd(at, probability, channel):
             shown = None if probability is None else round(probability, 4)
             return [_event("turn.ended", {"at": seconds(at), "probability": shown, **_on(channel)})]
@@ -59,12 +69,31 @@ def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for e
             return [_event("job.status", {"status": state, "progress": progress})]
         case Progress(progress):
             return [_event("job.progress", {"progress": progress})]
+        case Correction(revision, by, changes):
+            return [_event("corrected", {"revision": revision, "by": by, **change_object(one)}) for one in changes]
         case JobEnd(state):  # it has only a type: the job's record is rendered when it is sent
             return [_event(f"job.{state}", {"type": f"job.{state}"})]
         case DecidedUpTo() | SpeakerTurns():
             return []
         case _:
             assert_never(entry)
+
+
+def change_object(change: Change) -> dict[str, object]:
+    """Return a change as events and lists of corrections have it."""
+    match change:
+        case WordsReplaced(first, last, words):
+            shown = [word_event(stored.word) for stored in words]
+            text = join_words(stored.word for stored in words)
+            return {"first": first, "last": last, "text": text, "words": shown}
+        case WordsGiven(first, last, speaker):
+            return {"first": first, "last": last, "speaker": speaker or None}
+        case SpeakerName(speaker, name):
+            return {"speaker": speaker, "name": name or None}
+        case SpeakersJoined(speaker, into):
+            return {"speaker": speaker, "into": into}
+        case _:
+            assert_never(change)
 
 
 def _words(entry: Words) -> list[NewEvent]:
