@@ -62,7 +62,7 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
         live = await made.open(job)
-        live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
+        live._session._streams[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(4 * 20 * RATE))
             await eventually(lambda: (live.progress().settled_bytes or 0) >= 4 * 12 * RATE)
