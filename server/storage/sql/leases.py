@@ -250,7 +250,8 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: 
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
         "UPDATE jobs SET state = ?, attempt = attempt + 1, stuck = stuck + 1, epoch = epoch + 1, lease_id = ?,"
-        " owner = ?, lease_until = ?, stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        " owner = ?, lease_until = ?, stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?)"
+        " WHERE id = ? RETURNING *",
         (state, secrets.token_hex(16), worker, until, stage, tx.now, tx.now, row["id"]),
     )
     last_seq = append(tx, row["id"], [StateChange(state, row["progress"])])
