@@ -6,9 +6,6 @@ loop.
 
 import asyncio
 import math
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,9 +33,6 @@ An average of all waits hides load, because finals go first. The model's utilisa
 
 MEMORY_S = 10.0
 """After this time the weight of work in the average utilisation has fallen to a third."""
-
-NICE = 10
-"""The nice value of the threads that call the model: lower priority than the event loop."""
 
 
 class Overloaded(EngineFailed):
@@ -86,7 +80,7 @@ class Scheduler:
         self._engine = engine
         self._order = order or CallOrder()
         self._longest_call_s = LONGEST_CALL_S
-        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}")
         self._hanging = 0  # how many calls have taken too long
         self._numbers = SchedulerStatistics()
         self._weighed_at = time.monotonic()
@@ -261,9 +255,3 @@ class Scheduler:
 
     def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
         return [self._engine.detect_language(samples) for samples in items]
-
-
-def lower_priority() -> None:
-    """Give this thread a lower priority than the event loop, whose steps are short and hold up everything else."""
-    if sys.platform == "linux":  # on other systems threads have no priority of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

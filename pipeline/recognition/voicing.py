@@ -13,6 +13,16 @@ MIN_FREE_FRAMES = 2
 """Words at a silent place are kept only if this many frames of speech near them belong to no other word."""
 
 
+def place_in_speech(words: Sequence[Word], start: int, end: int, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
+    """Return the *words* that somebody spoke, with corrected times. *spans* of the audio in start..end have speech."""
+    first = start // WINDOW
+    voiced = bytearray(-(-end // WINDOW) - first)
+    for begin, stop in spans:
+        at, after = begin // WINDOW - first, -(-stop // WINDOW) - first
+        voiced[at:after] = b"\1" * (after - at)
+    return tuple(Voicing(first * WINDOW, bytes(voiced)).place(words))
+
+
 class Voicing:
     """Holds which frames of some audio have speech. Frame *n* has the WINDOW samples from start + n * WINDOW."""
 
