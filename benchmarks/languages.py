@@ -57,9 +57,14 @@ from pipeline.session import Session
 from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
-FOUND, TOLD, LIVE, THEIRS = "found", "told", "live", "transcribe()"
+FOUND, TOLD, LIVE, LIVE_TOLD, THEIRS = "found", "told", "live", "live, told", "transcribe()"
 TRANSLATED, TRANSLATED_BY_THEM = "translated", "transcribe(task=translate)"
-WAYS = {"translated": (TRANSLATED, TRANSLATED_BY_THEM), "files": (FOUND, TOLD, THEIRS), "live": (LIVE,)}
+WAYS = {
+    "translated": (TRANSLATED, TRANSLATED_BY_THEM),
+    "files": (FOUND, TOLD, THEIRS),
+    "live": (LIVE,),
+    "live-told": (LIVE_TOLD,),
+}
 KINDS = ("clips", "joined", "mixed")
 PAUSES_S = (0.3, 2.5)
 MIXED = ("en", "es", "en", "fr", "es", "ru", "en", "fr")  # the languages of a mixed track
@@ -255,6 +260,7 @@ def main() -> None:
         TOLD: partial(ours.hear_files, told=True),
         THEIRS: partial(hear_as_they, given.peer),
         LIVE: ours.hear_live,
+        LIVE_TOLD: partial(ours.hear_live, told=True),
         TRANSLATED: partial(ours.hear_files, task=TRANSLATE),
         TRANSLATED_BY_THEM: partial(hear_as_they, given.peer, task=TRANSLATE),
     }

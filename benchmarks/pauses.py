@@ -42,6 +42,7 @@ LONGEST_S = 15.0  # of a sentence
 LONG_PAUSES_S = (0.6, 6.0)
 HUSH = 3e-4  # of the room: -70 dBFS
 SHORTEST_PAUSE_S = 0.5
+WANTED = ("words", "errors", "wer", "cpu_per_s", "final_after_s", "each")  # of the figures of recordings
 STEP = RATE // 100
 BELOW_DB, ABOVE_DB = 35.0, 6.0  # sound is at most so far below the loudest of a clip, and so far above the quietest
 
@@ -78,6 +79,7 @@ def offsets(recording: Recording, words: Sequence[Word]) -> tuple[list[float], l
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
+    """Return the mean and the worst of offsets in seconds, and how many are off by half a second."""
     size = np.abs(values)
     return {
         "count": len(values),
