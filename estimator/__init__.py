@@ -1,10 +1,11 @@
 """Estimates what a prompt will cost before it is run, for many models: from prompt to tokens to calls to money.
 
 estimator = Estimator()
-request = parse_request({"prompt": "...", "models": ["gpt-5-mini"], "agent_turns": 5})
+request = parse_request({"prompt": "...", "models": ["gpt-6.2-sol"], "agent_turns": 5})
 answer = estimator.estimate(request, now=now, estimate_id=estimate_id(now, entropy))
 """
 
+from estimator.answer import estimate_id
 from estimator.estimates import Estimator
 from estimator.request import (
     EstimateError,
@@ -16,7 +17,6 @@ from estimator.request import (
     parse_query,
     parse_request,
 )
-from estimator.result import estimate_id
 
 __all__ = [
     "EstimateError",

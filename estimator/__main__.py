@@ -1,4 +1,4 @@
-"""The command line of the estimator: python -m estimator "prompt" --models gpt-5-mini,claude-haiku-5-5 --turns 5.
+"""The command line of the estimator: python -m estimator "prompt" --models gpt-6.2-sol,claude-haiku-5-5 --turns 5.
 
 `scribewire estimate` is the same command: server/commands/estimate.py calls add_arguments() and run().
 """
@@ -18,11 +18,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from estimator.answer import estimate_id
 from estimator.estimates import Estimator
 from estimator.request import CACHES, COMPLEXITIES, MAX_TURNS, MEMBERS, REASONINGS, EstimateError, parse_query
-from estimator.result import estimate_id
 
-_NOT_IN_TABLE = {"no_batch_price", "batch_cache_at_standard_price"}  # notes on a price the table does not show
 FAILED = 2  # the exit status of argparse too: the caller can correct this
 
 
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-tokens", metavar="N", help="visible tokens of each answer, instead of the guess")
     parser.add_argument("--system-tokens", metavar="N", help="tokens sent with every call in addition to the prompt")
     parser.add_argument("--priced-at", metavar="TIME", help="use the prices of this time, such as 2026-12-01T00:00:00Z")
-    parser.add_argument("--budget", dest="budget_usd", metavar="USD", help="say how many turns fit into this budget")
+    parser.add_argument("--audio-seconds", metavar="S", help="show what hosted transcription takes for that much audio")
     parser.add_argument("--list", action="store_true", help="show the catalogue and its prices; estimate nothing")
     parser.add_argument("--json", action="store_true", help="print what the HTTP interface answers")
 
@@ -136,11 +135,12 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     remarks = [] if row["status"] == "priced" else [row["status"]]
     if guesses := row.get("did_you_mean"):
         remarks.append(f"did you mean {' or '.join(guesses)}?")
-    if within := row["turns_within_budget"]:
-        remarks.append(f"{within['expected']} turns in budget")
     if changes := row["price_changes_on"]:
         remarks.append(f"price changes on {changes}")
-    yield escape(", ".join(remarks + [note["code"] for note in row["notes"] if note["code"] not in _NOT_IN_TABLE]))
+    if ends := row["retires_on"]:
+        remarks.append(f"ends {ends}, then {row['replaced_by']}" if row["replaced_by"] else f"ends {ends}")
+    shown = [note["code"] for note in row["notes"] if note["code"] not in {"retires", "retired"}]
+    yield escape(", ".join(remarks + shown))
 
 
 def _footer(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -150,6 +150,8 @@ def _footer(answer: Mapping[str, Any]) -> Iterator[str]:
         f"catalogue checked {source['overlay']}."
     )
     yield answer["assumptions"][0]["message"]
+    for hosted in answer["hosted_transcription"] or ():
+        yield f"hosted transcription: {hosted['model']} {short_usd(hosted['cost_usd'])}"
     for warning in answer["warnings"]:
         yield f"warning: {warning['message']}"
 

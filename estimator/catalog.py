@@ -8,36 +8,45 @@ import hashlib
 import json
 import re
 import tomllib
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from difflib import SequenceMatcher
-from functools import cached_property
+from difflib import get_close_matches
 from typing import Any
 
 import genai_prices
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import (
+    ClauseEquals,
     ModelInfo,
+    ModelPrice,
     Provider,
+    Tier,
+    TieredPrices,
     _providers_from_raw,  # the only reader of the feed's format; genai-prices is pinned below 0.3 for it
 )
 
 from estimator.prices import PriceHistory
-from estimator.rates import Rates
 from estimator.request import EstimateError
 from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
 
-LARGEST_JUMP = 100
-"""The largest factor by which a refresh may change a default model's price. A mistaken unit changes it by 1000."""
+OWN_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
+"""The prices of a model that catalog.toml states itself."""
 
 
 class BadPriceFeed(EstimateError):
     """The price file is invalid and is not used; the earlier prices stay in force."""
 
     code = "bad_price_feed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """The announced end of a model."""
+
+    on: date  # the first day on which requests fail, in UTC
+    replaced_by: str | None = None  # the model that its provider recommends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +64,17 @@ class PricedModel:
     url: str | None = None  # the provider's price page
     default: bool = False
     deprecated: bool = False
+    retirement: Retirement | None = None  # None: no end is announced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedTranscription:
+    """A hosted model that is billed by the hour of audio."""
+
+    name: str  # provider/id
+    provider: str
+    usd_per_hour: Decimal
+    retirement: Retirement | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +98,25 @@ class Catalog:
         rows = tomllib.loads(overlay)
         self._providers = {provider.id: provider for provider in providers}
         self._entries = {
-            (provider.id, entry.id.lower()): entry for provider in self._providers.values() for entry in provider.models
+            **_own_entries(rows["prices"]),
+            **{(one.id, entry.id.lower()): entry for one in self._providers.values() for entry in one.models},
         }
         self._facts: dict[str, dict[str, Any]] = rows["providers"]
-        self._listed = [self._providers[id_] for id_ in self._facts if id_ in self._providers]
+        self._retirements = {name: _retirement(row) for name, row in rows["retirements"].items()}
         self._aliases = {alias: id_ for id_, facts in self._facts.items() for alias in facts.get("aliases", ())}
-        self.defaults = tuple(
+        self._rows = tuple(
             self._model(provider, self._entries.get((provider, row["id"].lower())), row)
             for provider, facts in self._facts.items()
             for row in facts["models"]
         )
-        self._default_names = {name.lower(): model for model in self.defaults for name in (model.name, *model.aliases)}
-        self._default_entries = {(model.provider, model.name.lower()): model for model in self.defaults}
+        self._default_names = {name.lower(): model for model in self._rows for name in (model.name, *model.aliases)}
+        self._default_entries = {(model.provider, model.name.lower()): model for model in self._rows}
         starts = {start for entry in self._entries.values() for start in PriceHistory(entry).start_dates()}
         self.source = PriceSource(version=version, starts=tuple(sorted(starts)), overlay=rows["checked"])
+
+    def defaults(self, moment: datetime) -> tuple[PricedModel, ...]:
+        """Return the default models that still answer at *moment*, in order."""
+        return tuple(one for one in self._rows if one.retirement is None or one.retirement.on > moment.date())
 
     def find(self, requested: str) -> PricedModel | None:
         """Return the model that *requested* names, or None.
@@ -102,49 +127,57 @@ class Catalog:
         if (model := self._default_names.get(model_id)) is not None:
             return model
         prefix, slash, rest = model_id.partition("/")
-        id_ = self._aliases.get(prefix, prefix)
-        if slash and (id_ in self._providers or id_ in self._facts):
-            return self._find_at(self._providers[id_], rest) if id_ in self._providers else None
-        return next((model for provider in self._listed if (model := self._find_at(provider, model_id))), None)
+        provider = self._aliases.get(prefix, prefix)
+        if slash and (provider in self._providers or provider in self._facts):
+            return self._find_at(provider, rest)
+        return next((model for provider in self._facts if (model := self._find_at(provider, model_id))), None)
 
     def suggest(self, requested: str) -> list[str]:
         """Return up to three names that *requested* may be a misspelling of, the likeliest first."""
         misspelt = requested.strip().lower()
-        names = self._full_names if "/" in misspelt else self._short_names
-        return names.find_similar(misspelt)
+        if "/" in misspelt:
+            names = [f"{provider}/{entry.id}" for (provider, _), entry in self._entries.items()]
+        else:
+            listed = [entry.id for (provider, _), entry in self._entries.items() if provider in self._facts]
+            names = [*(model.name for model in self._rows), *listed]
+        spelt = {name.lower(): name for name in reversed(names)}
+        return [spelt[name] for name in get_close_matches(misspelt, list(spelt), n=3)]
 
-    def check_against(self, before: "Catalog", moment: datetime) -> None:
-        """Raise BadPriceFeed unless every price can be used and every default model has a plausible price at *moment*.
+    def hosted_transcription(self, moment: datetime) -> list[HostedTranscription]:
+        """Return the models that are billed by the hour of audio and answer at *moment*, the cheapest first."""
+        found = []
+        for (provider, _), entry in self._entries.items():
+            name = f"{provider}/{entry.id}"
+            retirement = self._retirements.get(name)
+            per_hour = PriceHistory(entry).per_audio_hour(moment)
+            if per_hour is not None and (retirement is None or retirement.on > moment.date()):
+                found.append(
+                    HostedTranscription(name=name, provider=provider, usd_per_hour=per_hour, retirement=retirement)
+                )
+        return sorted(found, key=lambda one: (one.usd_per_hour, one.name))
 
-        A price of 0 counts as a mistake, and so does one that differs from *before* by more than LARGEST_JUMP.
-        """
+    def check(self, moment: datetime) -> None:
+        """Raise BadPriceFeed unless every price can be used and every default model has one at *moment*."""
         for (provider, name), entry in self._entries.items():
             try:
                 PriceHistory(entry).check()
             except ValueError as error:
                 raise BadPriceFeed(f"{provider}/{name}: {error}") from error
-        for old, new in zip(before.defaults, self.defaults, strict=True):
-            card = new.prices.at(moment) if new.prices else None
-            if card is None:
-                raise BadPriceFeed(f"{new.provider}/{new.name} has no price for input and output any more")
-            standing = old.prices.at(moment) if old.prices else None
-            if standing is not None and not _within_jump(standing.bands[0], card.bands[0]):
-                raise BadPriceFeed(
-                    f"{new.provider}/{new.name} would change its price by more than {LARGEST_JUMP} times"
-                )
+        for model in self.defaults(moment):
+            if model.prices is None or model.prices.at(moment) is None:
+                raise BadPriceFeed(f"{model.provider}/{model.name} has no price for input and output any more")
 
-    def _find_at(self, provider: Provider, model_id: str) -> PricedModel | None:
-        entry = self._entries.get((provider.id, model_id)) or provider.find_model(
-            model_id, all_providers=list(self._providers.values())
-        )
+    def _find_at(self, provider: str, model_id: str) -> PricedModel | None:
+        entry = self._entries.get((provider, model_id))
+        if entry is None and (listed := self._providers.get(provider)) is not None:
+            entry = listed.find_model(model_id, all_providers=list(self._providers.values()))
         if entry is None:
             return None
-        return self._default_entries.get((provider.id, entry.id.lower())) or self._model(provider.id, entry)
+        return self._default_entries.get((provider, entry.id.lower())) or self._model(provider, entry)
 
     def _model(self, provider: str, entry: ModelInfo | None, row: Mapping[str, Any] | None = None) -> PricedModel:
         """Return the model of an *entry* of the price table, or of a *row* of ours, which may have no entry."""
         facts, row, id_ = self._facts.get(provider, {}), row or {}, entry.id if entry else ""
-        own = (provider, id_.lower()) in self._entries  # and not borrowed from another provider
         return PricedModel(
             name=row.get("id", f"{provider}/{id_}"),
             provider=provider,
@@ -157,21 +190,13 @@ class Catalog:
                 cache_minimum=row.get("cache_minimum", DEFAULT_CACHE_MINIMUM),
             ),
             reasons=row.get("reasons", True if _REASONS.search(id_.lower()) else None),
-            prices=PriceHistory(entry, batch=own) if entry else None,
+            prices=PriceHistory(entry) if entry else None,
             aliases=tuple(row.get("aliases", ())),
             url=facts.get("url"),
             default=bool(row),
             deprecated=bool(entry and entry.deprecated),
+            retirement=self._retirements.get(f"{provider}/{row.get('id', id_)}"),
         )
-
-    @cached_property
-    def _short_names(self) -> "_Names":
-        listed = (entry.id for provider in self._listed for entry in provider.models)
-        return _Names([*(model.name for model in self.defaults), *listed])
-
-    @cached_property
-    def _full_names(self) -> "_Names":
-        return _Names(f"{provider.id}/{entry.id}" for provider in self._providers.values() for entry in provider.models)
 
 
 def bundled_catalog(overlay: str) -> Catalog:
@@ -179,10 +204,10 @@ def bundled_catalog(overlay: str) -> Catalog:
     return Catalog(overlay, get_snapshot().providers, version=genai_prices.__version__)
 
 
-def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: datetime) -> Catalog:
+def catalog_from_feed(overlay: str, feed: bytes, *, moment: datetime) -> Catalog:
     """Return the catalogue with the prices of *feed*, a JSON file in genai-prices' data format (README).
 
-    Raises BadPriceFeed, with the reason, if *feed* cannot be read or fails check_against(before).
+    Raises BadPriceFeed, with the reason, if *feed* cannot be read or fails check().
     """
     try:
         raw = json.loads(feed, parse_float=Decimal, parse_constant=_refuse_constant)
@@ -198,7 +223,7 @@ def catalog_from_feed(overlay: str, feed: bytes, *, before: Catalog, moment: dat
     except (ValueError, TypeError, AttributeError, AssertionError) as error:  # pydantic's errors are ValueErrors
         reason = " ".join(str(error).split())[:300]
         raise BadPriceFeed(f"the price file is not in genai-prices' data format: {reason}") from error
-    catalog.check_against(before, moment)
+    catalog.check(moment)
     return catalog
 
 
@@ -206,11 +231,23 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a price")
 
 
-def _within_jump(before: Rates, after: Rates) -> bool:
-    return all(
-        new * LARGEST_JUMP >= old and old * LARGEST_JUMP >= new
-        for old, new in ((before.input, after.input), (before.output, after.output))
-    )
+def _own_entries(rows: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], ModelInfo]:
+    """Return table entries of the models whose prices catalog.toml states: a base price, and one above the tier."""
+    entries = {}
+    for name, row in rows.items():
+        provider, _, id_ = name.partition("/")
+        tiered = {
+            price: TieredPrices(base=Decimal(base), tiers=[Tier(start=row["tier_above"], price=Decimal(above))])
+            for price, (base, above) in ((price, row[price]) for price in OWN_PRICES)
+        }
+        entries[provider, id_.lower()] = ModelInfo(
+            id=id_, match=ClauseEquals(id_), context_window=row["context_window"], prices=ModelPrice(**tiered)
+        )
+    return entries
+
+
+def _retirement(row: Mapping[str, Any]) -> Retirement:
+    return Retirement(on=row["on"], replaced_by=row.get("replaced_by"))
 
 
 _CLAUDE = re.compile(r"claude[a-z-]*?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
@@ -233,32 +270,3 @@ def family_of(model_id: str) -> str:
         newer = version is not None and (int(version[1]), int(version[2] or 0)) >= (4, 7)
         return "claude-4.7" if newer else "claude"
     return next((family for family, mark in _FAMILY_MARKS if mark.search(name)), "unmeasured")
-
-
-class _Names:
-    """Finds similar names by the letter triples that they share; a hundred misspellings take milliseconds."""
-
-    _MOST, _CANDIDATES = 3, 8
-    _LIKE_ENOUGH = 0.6
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = list(dict.fromkeys(names))
-        self._by_triple: dict[str, list[int]] = defaultdict(list)
-        for index, name in enumerate(self._names):
-            for triple in _triples(name.lower()):
-                self._by_triple[triple].append(index)
-
-    def find_similar(self, misspelt: str) -> list[str]:
-        shared = Counter(index for triple in _triples(misspelt) for index in self._by_triple.get(triple, ()))
-        candidates = sorted(shared, key=lambda index: (-shared[index] / len(self._names[index]), index))
-        scored = [
-            (SequenceMatcher(None, misspelt, self._names[index].lower()).ratio(), -index)
-            for index in candidates[: self._CANDIDATES]
-        ]
-        likely = sorted((pair for pair in scored if pair[0] >= self._LIKE_ENOUGH), reverse=True)
-        return [self._names[-negative] for _, negative in likely[: self._MOST]]
-
-
-def _triples(text: str) -> set[str]:
-    padded = f"  {text} "
-    return {padded[at : at + 3] for at in range(len(padded) - 2)}

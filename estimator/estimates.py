@@ -7,14 +7,15 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from estimator.families import FAMILIES, TextCount
+from estimator.answer import UNKNOWN, EstimateRow, Json, document, listing, note, price_row, time_text, unknown_row
 from estimator.request import EstimateRequest, Fault, UnknownModels
-from estimator.result import document, listing, time_text
-from estimator.row import EstimateRow, Json, note, price_row, unknown_row
-from estimator.tokens import TokenCounter
+from estimator.tokens import FAMILIES, TextCount, TokenCounter
 
 if TYPE_CHECKING:
     from estimator.catalog import Catalog
+
+MOST_GUESSED = 10
+"""The most unknown names of a request for which the nearest ones are looked for: each takes up to 30 ms."""
 
 
 class Estimator:
@@ -42,8 +43,9 @@ class Estimator:
         warnings = list(_warnings(request))
         counts: dict[str, TextCount] = {}
         rows: dict[str, EstimateRow] = {}
-        for asked in request.models or [model.name for model in catalog.defaults]:
-            row = self._row(asked, request, catalog, counts, moment)
+        for asked in request.models or [model.name for model in catalog.defaults(moment)]:
+            guessing = sum(row.status == UNKNOWN for row in rows.values()) < MOST_GUESSED
+            row = self._row(asked, request, catalog, counts, moment, guessing=guessing)
             first = rows.setdefault(row.name or f"?{asked.strip().lower()}", row)
             if first is not row:
                 message = f"{asked!a} names the same model as {first.requested!a}: one row for both."
@@ -60,16 +62,33 @@ class Estimator:
             "object": "estimate",
             "id": estimate_id,
             "created_at": time_text(now),
-            **document(request, list(rows.values()), warnings, catalog.source, moment),
+            **document(
+                request,
+                list(rows.values()),
+                warnings=warnings,
+                source=catalog.source,
+                hosted=catalog.hosted_transcription(moment) if request.audio_seconds else (),
+                moment=moment,
+            ),
         }
 
     def _row(
-        self, asked: str, request: EstimateRequest, catalog: "Catalog", counts: dict[str, TextCount], moment: datetime
+        self,
+        asked: str,
+        request: EstimateRequest,
+        catalog: "Catalog",
+        counts: dict[str, TextCount],
+        moment: datetime,
+        *,
+        guessing: bool,
     ) -> EstimateRow:
-        """Return the row of the model *asked* for. *counts* has the prompt's tokens by encoding, and is added to."""
+        """Return the row of the model *asked* for. *counts* has the prompt's tokens by encoding, and is added to.
+
+        *guessing*: whether to look for the nearest names if no model is called so.
+        """
         model = catalog.find(asked)
         if model is None:
-            return unknown_row(asked, catalog.suggest(asked))
+            return unknown_row(asked, catalog.suggest(asked) if guessing else [])
         encoding = FAMILIES[model.family].encoding
         if encoding not in counts:
             counts[encoding] = self._counter.count(request.prompt, encoding)
@@ -78,7 +97,7 @@ class Estimator:
     def models(self, *, now: datetime) -> Json:
         """Return the default catalogue, as JSON values."""
         catalog = self._prices()
-        return listing(catalog.defaults, catalog.source, now)
+        return listing(catalog.defaults(now), catalog.source, now)
 
     def refresh(self, feed: Path, *, now: datetime) -> None:
         """Use the prices of the file *feed* from the next estimate on.
@@ -87,8 +106,7 @@ class Estimator:
         """
         from estimator.catalog import catalog_from_feed  # noqa: PLC0415  costs a second to import
 
-        before = self._prices()
-        self._catalog = catalog_from_feed(_overlay(), feed.read_bytes(), before=before, moment=now)
+        self._catalog = catalog_from_feed(_overlay(), feed.read_bytes(), moment=now)
 
     def _prices(self) -> "Catalog":
         with self._loading:

@@ -13,6 +13,8 @@ MAX_MODELS = 100
 MAX_PROMPT_BYTES = 2_000_000
 MAX_TOKENS = 10_000_000
 """The most tokens that a caller may declare as output or system prompt: ten times the largest known window."""
+MAX_AUDIO_S = 31_536_000
+"""The longest recording that hosted transcription is priced for: a year."""
 LONGEST_ID = 200
 """The most characters of a model id; the longest in the price table has 72, with its provider."""
 
@@ -22,8 +24,8 @@ REASONINGS = ("auto", "off", "high")
 
 _MAX_UNKNOWN = 8  # unknown members worth a warning each
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-_MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 
 
 class EstimateError(Exception):
@@ -82,7 +84,7 @@ class EstimateRequest:
     output_tokens: int | None = None  # visible tokens per call, instead of the guess by complexity
     system_tokens: int = 0  # sent with every call in addition to the prompt, in the provider's own count
     priced_at: datetime | None = None  # aware, UTC; None: when the estimate is made
-    budget_usd: Decimal | None = None  # > 0
+    audio_seconds: Decimal | None = None  # of a recording, to compare hosted transcription
     unknown_members: tuple[str, ...] = ()  # ignored with a warning, because they may be misspelt
 
 
@@ -120,6 +122,8 @@ def parse_query(query: Mapping[str, str], prompt: str) -> EstimateRequest:
     for member in ("agent_turns", "output_tokens", "system_tokens"):
         if _WHOLE.fullmatch(query.get(member, "")):
             body[member] = int(query[member])
+    if _SECONDS.fullmatch(seconds := query.get("audio_seconds", "")):
+        body["audio_seconds"] = float(seconds)
     return parse_request(body)
 
 
@@ -189,10 +193,13 @@ def _time(value: object) -> datetime:
     raise _Wrong(("", "invalid_value", f"must be a time like 2026-11-20T12:00:00Z, got {_show(value)}"))
 
 
-def _money(value: object) -> Decimal:
-    if isinstance(value, str) and _MONEY.fullmatch(value) and (amount := Decimal(value)) > 0:
-        return amount
-    raise _Wrong(("", "invalid_value", f'must be USD as a string like "2.50", above 0, got {_show(value)}'))
+def _seconds(value: object) -> Decimal:
+    rule = f"must be a number of seconds above 0, at most {MAX_AUDIO_S}, got {_show(value)}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong(("", "wrong_type", rule))
+    if not 0 < value <= MAX_AUDIO_S:
+        raise _Wrong(("", "out_of_range", rule))
+    return Decimal(str(value))
 
 
 _PARSERS: Mapping[str, Callable[[object], object]] = {
@@ -205,7 +212,7 @@ _PARSERS: Mapping[str, Callable[[object], object]] = {
     "output_tokens": _whole(1, MAX_TOKENS),
     "system_tokens": _whole(0, MAX_TOKENS),
     "priced_at": _time,
-    "budget_usd": _money,
+    "audio_seconds": _seconds,
 }
 MEMBERS = frozenset(_PARSERS)
 """The names of the members of a request."""

@@ -17,14 +17,13 @@ prices. A test compares the cost with the formulas above, call by call in Decima
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import accumulate
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
-from estimator.families import Family, PromptTokens
-from estimator.rates import RateCard, Split, Usage, usd
+from estimator.rates import RateCard, Split, Usage
 from estimator.request import MAX_TURNS, EstimateRequest
+from estimator.tokens import Family, PromptTokens
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -138,10 +137,6 @@ class Run:
     def units(self) -> int:
         return sum(self.split)
 
-    @property
-    def cost(self) -> Decimal:
-        return usd(self.units)
-
 
 @dataclass(frozen=True, slots=True)
 class Calls:
@@ -173,11 +168,6 @@ class Calls:
             overflow_at=self.overflow_at if self.overflow_at is not None and self.overflow_at <= turns else None,
             higher_tier_at=ends[0] + 1 if ends[0] < last else None,
         )
-
-    def turns_within(self, budget: Decimal, card: RateCard) -> int:
-        """Return how many of these calls, from the first on, cost no more than *budget* USD together."""
-        # Longer runs cost more, so the runs that fit are the first ones.
-        return bisect_right(range(1, len(self.inputs) + 1), budget, key=lambda turns: self.price(card, turns).cost)
 
 
 def plan_calls(scenario: Scenario, limits: ModelLimits, turns: int) -> Calls:

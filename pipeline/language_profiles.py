@@ -217,6 +217,13 @@ CREDITS = tuple(comparable(credit) for profile in _PROFILES.values() for credit 
 UNSPACED = frozenset(code for code, profile in _PROFILES.items() if not profile.spaced)
 """The languages that are written without spaces between words."""
 
+_UNSPACED_SIGN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether *text* begins with a sign of a script that is written without spaces between words."""
+    return _UNSPACED_SIGN.match(text) is not None
+
 
 def profile_of(language: str | None) -> LanguageProfile:
     """Return what is known of *language*, a code such as "de"; PLAIN if that is nothing."""

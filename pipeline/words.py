@@ -16,10 +16,23 @@ class Word:
     heard: str | None = None  # the recognised text, if the text stage replaced it and did not redact it
     redacted: bool = False  # a label in place of what was said
     language: str | None = None  # in which it was said, where that was found; None where the order says it
+    corrected: bool = False  # a person wrote it
+    speaker: str | None = None  # who said it, where a person says so; None: as recognised
 
     def at(self, start: int, end: int) -> "Word":
         """Return it with other times. It costs half of dataclasses.replace(), and live words move often."""
-        return Word(self.text, start, end, self.probability, self.spaced, self.heard, self.redacted, self.language)
+        return Word(
+            self.text,
+            start,
+            end,
+            self.probability,
+            self.spaced,
+            self.heard,
+            self.redacted,
+            self.language,
+            self.corrected,
+            self.speaker,
+        )
 
 
 def without_language(words: Iterable[Word]) -> tuple[Word, ...]:

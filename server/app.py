@@ -23,11 +23,12 @@ from server.accounts.plans import Plans
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
+from server.engines import ServedModels
 from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
+from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Housekeeping
@@ -40,7 +41,7 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch
+from server.offering import OfferWatch, learn_targets
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
 from server.requests.access_control import AccessControl, origin_of
@@ -109,7 +110,7 @@ def build(
     *,
     limits: Limits,
     storage: Storage,
-    engines: Mapping[str, ServedEngine],
+    engines: Mapping[str, ServedModels],
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
@@ -154,7 +155,10 @@ def build(
     )
     works = {**_works(parts, offer_watch), "workers": workers.run}
     if engines:
-        works["idle models"] = partial(engines["production"].idle.run, closing)
+        models = engines["production"].live.models
+        works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
+        if (translator := engines["production"].translation.remote) is not None:
+            works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 
@@ -174,7 +178,7 @@ def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Ca
     return works
 
 
-def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
+def _make_metrics(engines: Mapping[str, ServedModels], node: str, config: Config) -> Metrics:
     metrics = Metrics()
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():
@@ -280,7 +284,7 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
         Accounts(parts),
         Estimates(parts, estimator),
         ops,
-        Pages(index=ops.index, base_url=parts.links.public_base_url),
+        Pages(index=ops.index, base_url=parts.links.public_base_url, local_owner=parts.access.local_owner),
     ]
 
 

@@ -6,6 +6,7 @@ A test compares VARIABLES with the documentation.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,10 +21,20 @@ Network: TypeAlias = IPv4Network | IPv6Network
 ROLES = ("api", "live", "worker", "courier")
 ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+OPERATOR_KEY = "operator-key"  # a file in the data folder
+NOT_OURS = frozenset({"CLUSTER", "CUDA", "CORPORA"})  # of scripts/setup and scripts/corpora
 
 
 class ConfigError(Exception):
     """A setting that cannot be used. The message names the variable, its value and the values that are allowed."""
+
+
+class FileProblem(ConfigError):
+    """A *file* of the command line that cannot be used, and what to do."""
+
+    def __init__(self, file: object, text: str) -> None:
+        super().__init__(text)
+        self.file = str(file)
 
 
 # --- parsers: (name of the variable, its text) -> value --------------------------------------------------------------
@@ -221,7 +232,8 @@ class Config:
     profanity_file: Path | None = _variable(
         "",
         _optional_file,
-        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
+        "a text file with the words that `profanity_filter` stars, in place of the known ones; "
+        "`word*` stands for all that begin so, `*word` for all that end so; # begins a comment",
     )
     phone_region: str | None = _variable(
         "",
@@ -279,6 +291,12 @@ class Config:
     signup_token: str | None = _variable(
         "", _optional_text, "what SIGNUP=token asks for, sent as Authorization: Bearer"
     )
+    local_owner: str = _variable(
+        "auto",
+        _one_of("auto", "off"),
+        "auto or off: whether the page works without a key for the user who runs the server, on loopback and without "
+        "a proxy, while no accounts were made",
+    )
     egress_allow_cidrs: tuple[Network, ...] = _variable(
         "", _networks, "private networks that URLs and webhooks may reach all the same"
     )
@@ -297,6 +315,18 @@ class Config:
     )
     estimator_ranks_dir: Path | None = _variable(
         "", _optional_file, "folder with tiktoken rank files for the estimator"
+    )
+    translation_url: str | None = _variable(
+        "", _base_url, "translator: a chat model's address with /v1, or LibreTranslate's; empty: into English only"
+    )  # None: the models here translate into English
+    translation_api: str = _variable(
+        "chat", _one_of("chat", "libretranslate"), "chat (OpenAI's API: Ollama, llama.cpp, vLLM) or libretranslate"
+    )
+    translation_model: str | None = _variable("", _optional_text, "model of the chat API; needed with it")
+    translation_key: str | None = _variable("", _optional_text, "key of the translator", shown=False)
+    translation_timeout_s: int = _variable("20", _whole(1, 600), "longest wait for one translation, seconds")
+    translation_wait_s: int = _variable(
+        "60", _whole(0, 3600), "longest wait for the next translation at the end of a job, seconds"
     )
     log_format: str = _variable("text", _one_of("text", "json"), "text or json")
     log_level: str = _variable(
@@ -324,11 +354,14 @@ class Config:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Config":
-        """Read the settings in *env*. Raises ConfigError for the first that cannot be used."""
+        """Read the settings in *env*. Raises ConfigError for the first that cannot be used, or that is none."""
+        _check_names(env)
         values = {row.name.lower(): row.parse(row.name, env.get(PREFIX + row.name, row.default)) for row in VARIABLES}
         config = cls(**values)  # type: ignore[arg-type]  # each row's parser gives the type of the field of its name
         _check_public_address(config)
         _check_cluster(config)
+        if config.translation_url is not None and config.translation_api == "chat" and not config.translation_model:
+            raise ConfigError(f"{PREFIX}TRANSLATION_MODEL must be set when {PREFIX}TRANSLATION_URL is a chat model's")
         if config.signup == "token" and config.signup_token is None:
             raise ConfigError(f"{PREFIX}SIGNUP_TOKEN must be set when {PREFIX}SIGNUP is 'token', got ''")
         return config
@@ -347,10 +380,13 @@ class Variable:
 VARIABLES = tuple(Variable(one.name.upper(), **one.metadata) for one in fields(Config))
 
 
-def unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """Names of variables with PREFIX that are no settings, most likely typing errors."""
-    known = {PREFIX + row.name for row in VARIABLES}
-    return sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+def _check_names(env: Mapping[str, str]) -> None:
+    """Raise ConfigError for a variable with PREFIX that is no setting: most likely it is misspelled."""
+    known = [row.name for row in VARIABLES]
+    for name in sorted(name.removeprefix(PREFIX) for name in env if name.startswith(PREFIX)):
+        if name not in known and name not in NOT_OURS:
+            near = get_close_matches(name, known, n=1, cutoff=0)
+            raise ConfigError(f"{PREFIX}{name} is no setting. Did you mean {PREFIX}{near[0]}?")
 
 
 def _is_public(config: Config) -> bool:

@@ -12,7 +12,7 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_voices import LiveVoices
+from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.packaged import PackagedFile
@@ -29,21 +29,22 @@ from pipeline.text.options import TextSettings
 from pipeline.weights import SEGMENTATION
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
-from server.idle_models import IdleModels
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedEngine:
+class ServedModels:
     """One environment's models for files and for live sessions, and what clients may ask of them."""
 
     batch: Batch
-    live: LiveEngine
+    live: LiveModels
     offer: Offer
+    translation: Translation
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
-    idle: IdleModels
 
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0
 
 
 @contextmanager
-def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+def open_decoder() -> Iterator[tuple[Mapping[str, ServedModels], Isolation]]:
     """Start the decoder and load no engine, for a node that accepts audio and leaves recognition to others."""
     with closing(Isolation()) as isolation:
         isolation.start()
@@ -72,7 +73,7 @@ def open_engines(
     voices: bool = True,
     live: bool = True,
     at_start: Sequence[str | None] | None = None,
-) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+) -> Iterator[tuple[Mapping[str, ServedModels], Isolation]]:
     """Load every environment's models, and the decoder that they share. Raises ModelUnavailable.
 
     *voices*: False leaves out the models that label speakers, and *live* the one for the ends of turns: 0.1 s each.
@@ -89,10 +90,10 @@ def open_engines(
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        live_voices = LiveVoices(voice) if live and voice is not None else None
-        if live_voices is not None:
-            stack.enter_context(closing(live_voices))
-        recognisers = Recognisers(voice, live_voices, speakers, turn_ends)
+        live_vad = LiveVad(voice) if live and voice is not None else None
+        if live_vad is not None:
+            stack.enter_context(closing(live_vad))
+        recognisers = Recognisers(voice, live_vad, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(
             chosen,
@@ -102,6 +103,7 @@ def open_engines(
             capacities=measured,
             text=text,
             limit=config.max_live_sessions or None,
+            config=config,
         )
         scripted = _script_models()
         stack.callback(scripted.models.close)
@@ -116,7 +118,7 @@ class Recognisers:
     """The models beside those of Whisper; None: not installed, or a scripted engine, which needs none."""
 
     voice: VoiceDetector | None = None
-    live_voices: LiveVoices | None = None
+    live_vad: LiveVad | None = None
     speakers: SpeakerModels | None = None
     turn_ends: TurnEndDetector | None = None
 
@@ -127,16 +129,16 @@ class _Models:
 
     engine: Engine
     models: ModelSet
-    idle: IdleModels
     offered: Sequence[OfferedModel]
     bundled: bool = False  # all of them came with the installation
+    unmeasured: frozenset[str] = frozenset()  # the names of models that use full windows until they are measured
 
 
 def _script_models() -> _Models:
     engine = ScriptedEngine()
     models = ModelSet.of(engine)
     offered = OfferedModel(name=engine.model, languages=engine.languages, hears=engine.languages)
-    return _Models(engine, models, IdleModels(models, unload_s=0), [offered])
+    return _Models(engine, models, [offered])
 
 
 def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Models:
@@ -147,7 +149,7 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
     chosen = settings(config)
     found = find_models(chosen)
     while True:
-        models, idle = _model_set(config, found)
+        models = _model_set(config, found)
         languages = (None, models.first) if at_start is None else at_start
         names = dict.fromkeys(models.name_for(language) for language in languages)
         try:
@@ -171,24 +173,20 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
             )
             for model in found.models
         ]
-        return _Models(engine, models, idle, offered, bundled=all(model.bundled for model in found.models))
+        unmeasured = frozenset(model.name for model in found.models if model.measure is not None)
+        bundled = all(model.bundled for model in found.models)
+        return _Models(engine, models, offered, bundled=bundled, unmeasured=unmeasured)
 
 
-def _model_set(config: Config, found: FoundModels) -> tuple[ModelSet, IdleModels]:
+def _model_set(config: Config, found: FoundModels) -> ModelSet:
     """Make the set of the models that were found. None is loaded."""
-    by_name = {model.name: model for model in found.models}
-
-    def make_engine(name: str) -> Engine:
-        loaded = by_name[name].load()
-        idle.note(name, loaded.unmeasured)
-        return loaded.engine
-
-    known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
+    load = {model.name: model.load for model in found.models}
+    known = [
+        KnownModel(model.name, model.languages, model.size, model.longest_job, model.translates)
+        for model in found.models
+    ]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
-    models = ModelSet(known, make_engine, routes=found.routes, memory=memory)
-    unmeasured = [model.name for model in found.models if not model.measured]
-    idle = IdleModels(models, unload_s=config.model_idle_s, unmeasured=unmeasured)
-    return models, idle
+    return ModelSet(known, lambda name: load[name](), routes=found.routes, memory=memory)
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
@@ -222,7 +220,8 @@ def _serve(
     capacities: Mapping[str, Capacity],
     text: TextSettings,
     limit: int | None = None,
-) -> ServedEngine:
+    config: Config | None = None,
+) -> ServedModels:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
     batch = Batch(
@@ -235,14 +234,11 @@ def _serve(
         voices=speakers,
         text=text,
     )
-    live = LiveEngine(
+    live = LiveModels(
         engine=opened.engine.name,
-        model=models.names[0],
         models=models,
-        unmeasured=opened.idle.unmeasured,
-        recogniser=router,
-        headroom=models,
-        voice=recognisers.live_voices,
+        unmeasured=opened.unmeasured,
+        vad=recognisers.live_vad,
         speakers=speakers,
         capacities=capacities,
         limit=limit,
@@ -253,8 +249,12 @@ def _serve(
     def statistics() -> Mapping[str, SchedulerStatistics]:
         return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
 
-    offer = _offer(opened, speakers, turn_ends)
-    return ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=opened.idle)
+    translation = Translation(models=models, text=text)
+    if config is not None:
+        timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
+        translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)
+    offer = replace(_offer(opened, speakers, turn_ends), translates_to=translation.translates_to)
+    return ServedModels(batch=batch, live=live, offer=offer, translation=translation, statistics=statistics)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:

@@ -30,6 +30,7 @@ class Heading:
     subtitles: SubtitleShape = USUAL_SHAPE
     paragraphs: bool = False
     search: tuple[str, ...] = ()  # terms to look for
+    translations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # by target, as in the JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
         "created_at": heading.created_at,
         "duration": seconds(transcript.duration),
         "language": transcript.language,
-        "language_probability": _round(transcript.language_probability),
+        "language_probability": rounded(transcript.language_probability),
         **({"languages": language_objects(transcript.languages)} if transcript.languages else {}),
         "model": transcript.model,
         "engine": transcript.engine,
@@ -62,6 +63,8 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     if transcript.turns is not None:
         document["speakers"] = speaker_objects(transcript)
         document["turns"] = [turn_object(turn) for turn in transcript.turns]
+    if heading.translations:
+        document["translations"] = heading.translations
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
 
@@ -83,9 +86,10 @@ def word_object(word: Word, segment: Segment | None = None) -> dict[str, Any]:
         "word": word.text,
         "start": seconds(word.start),
         "end": seconds(word.end),
-        "probability": _round(word.probability),
+        "probability": rounded(word.probability),
         **({} if word.heard is None else {"heard": word.heard}),
         **({"redacted": True} if word.redacted else {}),
+        **({"corrected": True} if word.corrected else {}),
         **({} if word.language is None else {"language": word.language}),
         **({} if segment is None else speaker_members(segment.channel, segment.voice)),
     }
@@ -104,8 +108,8 @@ def segment_object(index: int, segment: Segment) -> dict[str, Any]:
         "start": seconds(segment.start),
         "end": seconds(max(word.end for word in segment.words)),
         "text": segment.text,
-        "avg_logprob": _round(segment.avg_logprob),
-        "no_speech_prob": _round(segment.no_speech_prob),
+        "avg_logprob": rounded(segment.avg_logprob),
+        "no_speech_prob": rounded(segment.no_speech_prob),
         **({} if segment.language is None else {"language": segment.language}),
         **speaker_members(segment.channel, segment.voice),
     }
@@ -284,5 +288,6 @@ def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _round(number: float | None) -> float | None:
+def rounded(number: float | None) -> float | None:
+    """Return a probability or score as documents and events have it."""
     return None if number is None else round(number, 4) + 0.0  # + 0.0 turns -0.0 into 0.0

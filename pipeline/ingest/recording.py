@@ -20,10 +20,14 @@ class Recording:
     Every method blocks, and raises OSError if the file cannot be written. The recording is unusable after that.
     """
 
-    def __init__(self, folder: Path | None = None, *, channels: int = 1) -> None:
-        """Create the file in *folder*, or in the system's folder for temporary files. It has 1 to 8 *channels*."""
+    def __init__(self, folder: Path | None = None, *, channels: int = 1, start: int = 0) -> None:
+        """Create the file in *folder*, or in the system's folder for temporary files.
+
+        It has 1 to 8 *channels*. *start* is the position of its first sample.
+        """
         self._folder = folder
         self._channels = channels
+        self._start = start
         self._create()
 
     def _create(self) -> None:
@@ -51,7 +55,7 @@ class Recording:
             raise OSError(str(error)) from error
 
     def silence(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Write silence over *spans*, starts and ends in samples, on every channel. Nothing is left of what was there.
+        """Write silence over *spans*, starts and ends as positions, on every channel. What was there is gone.
 
         The recording takes no more samples after this.
         """
@@ -59,7 +63,7 @@ class Recording:
         self._create()
         try:
             with old, soundfile.SoundFile(old.fileno(), closefd=False) as file:
-                at = 0
+                at = self._start
                 while len(samples := file.read(BLOCK, dtype="float32")):
                     for start, end in spans:
                         samples[max(0, start - at) : max(0, end - at)] = 0.0

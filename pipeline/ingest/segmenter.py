@@ -35,10 +35,11 @@ class SegmenterOptions:
 class Segmenter:
     """Follows one stream. It keeps a few positions."""
 
-    def __init__(self, options: SegmenterOptions) -> None:
+    def __init__(self, options: SegmenterOptions, start: int = 0) -> None:
+        """*start* is the position of the first window."""
         self._options = options
-        self._now = 0
-        self._floor = 0  # where the last span ended
+        self._now = start
+        self._floor = start  # where the last span ended
         self._onset: int | None = None  # where the sound began that is speech or may become speech
         self.voiced = 0  # end of the last window of that sound
         self.speaking = False

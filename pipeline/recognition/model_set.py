@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pipeline.audio import LONGEST_JOB
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.language_names import ENGLISH
-from pipeline.recognition.call_order import CallOrder
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scheduler import CallOrder, Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,7 @@ class KnownModel:
     languages: frozenset[str]
     size: int = 0  # about the memory that it takes, in bytes
     longest_job: int = LONGEST_JOB  # the most samples of a file that it is asked for at once
+    translates: bool = False  # into English
 
 
 @dataclass(slots=True)
@@ -68,7 +68,8 @@ class ModelSet:
     @classmethod
     def of(cls, engine: Engine) -> "ModelSet":
         """Return a set of one engine, which is loaded already."""
-        models = cls([KnownModel(engine.model, frozenset(engine.languages))], lambda _: engine)
+        known = KnownModel(engine.model, frozenset(engine.languages), translates=engine.translates)
+        models = cls([known], lambda _: engine)
         models.pin(engine.model)
         return models
 
@@ -104,16 +105,19 @@ class ModelSet:
         """Return the name of the model that hears *language*; None: the default."""
         return self._routes.get(language or "", next(iter(self._places)))
 
+    def translating(self, language: str | None) -> str | None:
+        """Return the name of a model that translates *language*, best the one that hears it; None if there is none."""
+        able = [
+            name
+            for name, place in self._places.items()
+            if place.model.translates and language in (None, *place.model.languages)
+        ]
+        heard = self.name_for(language)
+        return heard if heard in able else next(iter(able), None)
+
     def longest_job(self, name: str) -> int:
         """Return the most samples of a file that the model called *name* is asked for at once, loaded or not."""
         return self._places[name].model.longest_job
-
-    @property
-    def idle_s(self) -> float:
-        """For how many seconds no model has had anything to do."""
-        if any(not scheduler.idle for scheduler in self.schedulers().values()):
-            return 0.0
-        return time.monotonic() - max(place.used_at for place in self._places.values())
 
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the loaded models could take *growth* times the live windows of the last seconds."""
@@ -161,7 +165,7 @@ class ModelSet:
     def unload_idle(self, idle_s: float) -> list[str]:
         """Unload the models that nobody has wanted for *idle_s* seconds, and return their names.
 
-        Those that were loaded with put() stay.
+        Those that were loaded with pin() stay.
         """
         since = time.monotonic() - idle_s
         idle = [place for place in self._idle if place.used_at < since and not place.stays]

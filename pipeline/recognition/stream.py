@@ -5,7 +5,7 @@
     core.receive_hypothesis(result)            # its answer, at any later time
     for event in core.events_received(): ...
 
-pipeline/session.py drives it.
+pipeline/live_stream.py drives it.
 
 Theory. Speech probabilities cut the stream into turns. Turns are decided one after the other; later audio is kept
 meanwhile. At every step of new speech a partial is requested, and a final as soon as the speaker pauses. The final is
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.audio import WINDOW, position
+from pipeline.audio import WINDOW, Pcm, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -34,8 +34,10 @@ from pipeline.ingest.framer import Windows
 from pipeline.ingest.gain import QUIET_INPUT, InputLevel
 from pipeline.recognition.agreement import Agreement
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.merging import find_new_words
 from pipeline.recognition.phrases import segment_of, without_end
-from pipeline.recognition.stream_options import StreamCounts, StreamOptions
+from pipeline.recognition.spoken_form import may_pause
+from pipeline.recognition.stream_options import BEGINNING, StreamCounts, StreamOptions, StreamStart
 from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
 from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
 from pipeline.recognition.turns import ENTER, LEAVE, Turn, Turns
@@ -57,19 +59,20 @@ class StreamCore:
     without a request.
     """
 
-    def __init__(self, options: StreamOptions) -> None:
+    def __init__(self, options: StreamOptions, start: StreamStart = BEGINNING) -> None:
         self.counts = StreamCounts()
+        self.start = start
         self._options = options
-        self._window = AudioWindow()
-        self._turns = Turns(options.turns)
-        self._checks = TurnChecks(options.checks)
+        self._window = AudioWindow(start.at)
+        self._turns = Turns(options.turns, start.at)
+        self._checks = TurnChecks(options.checks, start.open_turn)
         self._level = InputLevel() if options.warn_if_quiet else None  # also None once no warning can follow
         self._agreement = Agreement(options.agreement)
-        self._agreement.settle(options.settled)
+        self._agreement.settle(start.settled)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
         self._seen = without_language if options.language else tuple  # the language of an order is said once
-        self._language = options.language or options.before  # that is known to be spoken
+        self._language = options.language or start.language  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
         self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
         self._probability: float | None = None  # how probable that language is
@@ -89,7 +92,7 @@ class StreamCore:
 
     @property
     def position(self) -> int:
-        """How many samples were received."""
+        """The end of the audio that was received."""
         return self._window.end
 
     @property
@@ -193,8 +196,9 @@ class StreamCore:
         self._in_flight = ask
         start = self._starts.choose(ask, None if self._options.language else self._heard)
         options = self._options  # nothing of the text of a translation is decided
+        samples, voiced = self._audio(start, ask.end)
         return DecodeRequest(
-            samples=self._window.samples(start, ask.end),
+            samples=samples,
             start=start,
             language=options.language,
             languages=options.languages,
@@ -205,8 +209,22 @@ class StreamCore:
             hints=options.hints,
             final=ask.aim is not Aim.PARTIAL or options.thorough or options.translates,
             decided=self._decided_from(start),
-            voiced=self._window.voiced_spans(start, ask.end, ENTER),
+            voiced=voiced,
         )
+
+    def _audio(self, start: int, end: int) -> tuple[Pcm, tuple[tuple[int, int], ...]]:
+        """Return the audio between two positions, and where somebody speaks in it.
+
+        The first window of a stream that goes on contains whole words that an earlier stream has decided. Later ones
+        begin with the rest of one, which a model would take for the beginning of the next word. So it is silenced.
+        """
+        samples, voiced = self._window.samples(start, end), self._window.voiced_spans(start, end, ENTER)
+        settled = self.start.settled
+        if self.start.at < start < settled:
+            samples = samples.copy()
+            samples[: settled - start] = 0
+            voiced = tuple((max(first, settled), last) for first, last in voiced if last > settled)
+        return samples, voiced
 
     def _decided_from(self, start: int) -> tuple[Word, ...]:
         """Return the final words after *start*, in an open segment without a full stop at their end, which is a guess.
@@ -240,6 +258,7 @@ class StreamCore:
         self._failed = 0
         if result.changed is not None and self._split_turn(*result.changed):
             return
+        result = replace(result, words=self._not_said_before(result.words))
         result = replace(result, words=self._select_spoken(ask, result))
         if self._starts.misses_speech(ask, result, begun=bool(self._segment)) and self._starts.begin_later(ask):
             return  # the next request has the same audio, with less of what came before the turn
@@ -398,6 +417,18 @@ class StreamCore:
             return self._starts.select_of_turn(result.words)
         voicing = Voicing(start, self._window.voiced(start, ask.end, self._options.speech))
         return self._starts.select_of_turn(tuple(voicing.place(result.words)))
+
+    def _not_said_before(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        """Return *words* without those that an earlier stream has decided, which may come in another spelling.
+
+        A word is new if most of it, or a part of a number, lies after what is decided.
+        """
+        settled = self.start.settled
+        if not settled:
+            return words
+        after = [w for w in words if w.start + w.end > 2 * settled or (w.end > settled and may_pause(w.text))]
+        fresh = find_new_words(self.start.said, after, settled)
+        return tuple(word if word.start >= settled else word.at(settled, word.end) for word in fresh)
 
     def _split_turn(self, at: int, language: str) -> bool:
         """End the first turn in the pause before *at*, where another language begins, if that is still possible."""

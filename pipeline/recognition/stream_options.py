@@ -1,4 +1,4 @@
-"""What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
+"""What can be set about a live stream, where it starts, and what it counts. Lengths are in samples."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,17 +10,16 @@ from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.recognition.languages import MIN_SPEECH_S
 from pipeline.recognition.turn_checks import Eagerness, TurnCheckOptions
 from pipeline.recognition.turns import TurnOptions
+from pipeline.words import Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a session may set, and measured numbers. Lengths are in samples."""
+    """What can be set, and measured numbers. Lengths are in samples."""
 
     language: str | None = None  # of all that is said; None: it is found turn by turn
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all
-    before: str | None = None  # the language of the last turn before this stream goes on; None: nothing was said
     task: str = TRANSCRIBE  # one of TASKS of engine.py
-    settled: int = 0  # the position before which an earlier stream decided everything
     hints: Hints = NO_HINTS  # what the user said about the speech
     longest: int = position(15)  # of one segment; longer speech is cut and continues in the next segment
     turns: TurnOptions = field(default_factory=TurnOptions)
@@ -56,15 +55,32 @@ class StreamOptions:
             raise ValueError("the longest utterance and its endpointing silence must fit into 27 s together")
 
 
-def with_turn_checks(options: StreamOptions, eagerness: Eagerness, open_until: int | None = None) -> StreamOptions:
-    """Return *options* of a stream whose turns end by meaning.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStart:
+    """Where a stream begins, and what an earlier stream of the same recording has decided.
 
-    *open_until*: the end of the last word of a turn that was open when the stream was interrupted.
+    All positions count from the first sample of the recording.
+    """
+
+    at: int = 0  # the position of the first sample, in whole windows
+    settled: int = 0  # everything before this position is decided
+    said: tuple[Word, ...] = ()  # the last words before *settled*, as they were heard, if they come again after *at*
+    written: tuple[Word, ...] = ()  # the last words, as readers have them
+    language: str | None = None  # that was spoken last; None: nothing was said
+    open_turn: int | None = None  # the end of the last word of a turn whose end was not reported
+
+
+BEGINNING = StreamStart()
+"""The start of a recording: nothing is decided yet."""
+
+
+def with_turn_checks(options: StreamOptions, eagerness: Eagerness) -> StreamOptions:
+    """Return *options* of a stream whose turns end by meaning.
 
     A final is requested together with the first check of a pause, so that its words are there when the turn is over.
     """
     turns = replace(options.turns, endpointing=eagerness.longest)
-    checks = TurnCheckOptions(eagerness=eagerness, open_until=open_until)
+    checks = TurnCheckOptions(eagerness=eagerness)
     return replace(options, turns=turns, checks=checks, pause=min(silence for silence, _ in eagerness.looks))
 
 

@@ -49,7 +49,6 @@ class TurnCheckOptions:
     # Longer silences are cut to this. A clause is a whole sentence without the one before it: of 23 pauses in sentences
     # 7 ended a turn so, 10 with silences as they were, 18 with the turn alone.
     gap: int = 9 * WINDOW
-    open_until: int | None = None  # as in with_turn_checks()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +65,16 @@ class TurnCheck:
 class TurnChecks:
     """Chooses the checks of one stream, at most one at a time, and reports the ends of its turns."""
 
-    def __init__(self, options: TurnCheckOptions | None) -> None:
-        """Without *options* turns end by silence alone: no turn is checked, and no end is reported."""
+    def __init__(self, options: TurnCheckOptions | None, open_turn: int | None = None) -> None:
+        """Without *options* turns end by silence alone: no turn is checked, and no end is reported.
+
+        *open_turn*: as in StreamStart.
+        """
         self._options = options
         self._in_flight: TurnCheck | None = None
         self._pause: tuple[Turn, int] | None = None  # the turn and its end of speech of the pause that was looked at
         self._looks = 0  # at that pause
-        self._last_word_end = options.open_until if options is not None else None
+        self._last_word_end = open_turn
 
     def next_look(self, turn: Turn | None) -> int:
         """Return the position in the pause after *turn* at which it is checked next, if the pause lasts that long."""

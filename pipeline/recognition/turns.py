@@ -47,7 +47,8 @@ class Turn:
 class Turns:
     """Holds the turns that are not decided yet, oldest first. Only the newest can be open."""
 
-    def __init__(self, options: TurnOptions) -> None:
+    def __init__(self, options: TurnOptions, start: int = 0) -> None:
+        """*start* is the position of the first window."""
         self._segmenter = Segmenter(
             SegmenterOptions(
                 enter=ENTER,
@@ -55,7 +56,8 @@ class Turns:
                 min_speech=options.onset,
                 silence=options.endpointing,
                 pad=0,  # stream.py itself keeps the audio around speech
-            )
+            ),
+            start,
         )
         self._turns: deque[Turn] = deque()
 

@@ -29,8 +29,11 @@ class AudioWindow:
     A full window refuses more, until something is decided and cut off.
     """
 
-    def __init__(self) -> None:
-        self._first = 0  # number of the oldest frame that is kept, counted from the stream's first
+    def __init__(self, start: int = 0) -> None:
+        """*start* is the position of the first frame. Raises ValueError unless it is a multiple of WINDOW."""
+        if start % WINDOW:
+            raise ValueError(f"a stream starts at a multiple of {WINDOW} samples, got {start}")
+        self._first = start // WINDOW  # number of the oldest frame that is kept, counted from the recording's first
         self._count = 0  # frames that are kept
         self._audio = np.empty((SPARE_FRAMES, WINDOW), np.int16)  # rows are written once: samples() returns views
         self._speech = np.empty(SPARE_FRAMES)  # of each row

@@ -14,6 +14,7 @@ from enum import StrEnum
 from server.model.accounts import SigningKeys
 from server.model.errors import Refused, WrongScope
 
+AFTER_END = "+"  # marks a time that counts from the job's end
 TAG_BYTES = 16  # of HMAC-SHA256's 32, so that tokens are short; enough according to RFC 2104, section 5
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
@@ -31,26 +32,39 @@ class Scope(StrEnum):
 # --- stream tokens -----------------------------------------------------------------------------------------------
 
 
-def make_token(keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int) -> str:
-    """A token for this job and scope. It expires at the second *expires_s* (since 1970)."""
-    return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{expires_s}")
+def make_token(
+    keys: SigningKeys, *, job_id: str, scope: Scope, expires_s: int | None = None, after_end_s: int | None = None
+) -> str:
+    """A token for this job and scope. It expires at the second *expires_s* (since 1970).
+
+    With *after_end_s* in its place it expires so many seconds after the job's end.
+    """
+    until = str(expires_s) if after_end_s is None else f"{AFTER_END}{after_end_s}"
+    return "st_" + _seal(keys, "token", f"{job_id}\n{scope}\n{until}")
 
 
-def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> None:
+def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now_s: float) -> int | None:
     """Raise an error unless make_token() made *token* for this job and scope and it is still valid.
 
-    The errors are WrongScope and Refused invalid_token, insufficient_scope.
+    Returns the seconds after the job's end at which it expires, if it was made so: the caller knows that end. The
+    errors are WrongScope and Refused invalid_token, insufficient_scope.
     """
     content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
         raise Refused("invalid_token", "this is no stream token of this server")
-    its_job, its_scope, expires_s = content.split("\n")
-    if now_s >= int(expires_s):
-        raise Refused("invalid_token", "this stream token has expired")
+    its_job, its_scope, until = content.split("\n")
+    after_end_s = int(until.removeprefix(AFTER_END)) if until.startswith(AFTER_END) else None
+    if after_end_s is None and now_s >= int(until):
+        raise token_expired()
     if its_job != job_id:
         raise Refused("insufficient_scope", "this stream token belongs to another job")
     if its_scope != scope:
         raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
+    return after_end_s
+
+
+def token_expired() -> Refused:
+    return Refused("invalid_token", "this stream token has expired")
 
 
 def repeatable_chance(keys: SigningKeys, request: str) -> bytes:
@@ -78,13 +92,15 @@ CLIENT_SECRET = "ek_"  # noqa: S105  a prefix
 """The prefix of a browser's credential that contains the configuration of a session."""
 GRANT = "gt_"
 """The prefix of a browser's short-lived credential."""
-_PURPOSES = {CLIENT_SECRET: "client secret", GRANT: "grant"}
+OWNER = "ow_"
+"""The prefix of the cookie of the machine's owner."""
+_PURPOSES = {CLIENT_SECRET: "client secret", GRANT: "grant", OWNER: "owner's cookie"}
 
 
 def make_credential(keys: SigningKeys, kind: str, *, key_hash: bytes, expires_s: int, said: str = "") -> str:
     """A credential that stands for the API key with this hash. It expires at the second *expires_s* (since 1970).
 
-    *kind* is CLIENT_SECRET or GRANT. read_credential() returns the text *said*.
+    *kind* is CLIENT_SECRET, GRANT or OWNER. read_credential() returns the text *said*.
     """
     return kind + _seal(keys, _PURPOSES[kind], f"{key_hash.hex()}\n{expires_s}\n{said}")
 

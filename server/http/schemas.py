@@ -56,7 +56,20 @@ REQUESTS: Mapping[str, Any] = {
         {"job_id": TEXT},
         {
             "scope": {"enum": ["events", "ingest"], "default": "events"},
-            "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600},
+            "ttl_seconds": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": bounds.MAX_TOKEN_S,
+                "default": 600,
+                "description": f"With scope=ingest at most {bounds.MAX_INGEST_TOKEN_S}",
+            },
+            "after_end_seconds": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": bounds.MAX_TOKEN_S,
+                "description": "In place of ttl_seconds, with scope=events: as long as the job runs, and so long after "
+                "its end",
+            },
         },
     ),
     "WebhookUrl": object_of({"url": URI}),
@@ -76,7 +89,12 @@ REQUESTS: Mapping[str, Any] = {
             "output_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000},
             "system_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 10_000_000},
             "priced_at": {"type": ["string", "null"], "format": "date-time"},
-            "budget_usd": {"type": ["string", "null"], "pattern": "^[0-9]{1,12}([.][0-9]{1,12})?$"},
+            "audio_seconds": {
+                "type": ["number", "null"],
+                "exclusiveMinimum": 0,
+                "maximum": 31_536_000,
+                "description": "Of a recording: the answer then has what hosted transcription takes for it",
+            },
         },
     ),
 }

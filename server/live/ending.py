@@ -17,8 +17,8 @@ from server.jobs.end_report import report_end
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import completed_outcome, output_key, write_output
 from server.jobs.voices import voices_key
-from server.live.engine import LiveEngine
 from server.live.event_rendering import closed_segment, labelled_segment, revised_event
+from server.live.models import LiveModels
 from server.live.parts import SessionParts
 from server.live.resuming import SessionPast
 from server.logs import log
@@ -167,11 +167,11 @@ def _speakers_chunk(bodies: Sequence[bytes], turns: tuple[SpeakerTurn, ...], dur
     return replace(chunk, language=None, language_probability=None, turns=tuple(heard))
 
 
-def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveEngine) -> Transcript:
+def _transcript(bodies: Sequence[bytes], duration: int, order: Order, engine: LiveModels) -> Transcript:
     """The transcript of the stored chunks. Each channel is silent from its last chunk to *duration*."""
     past = SessionPast(tuple([unpack_chunk(body) for body in bodies]))
     for channel in order.live_channels:
         rest = past.next_chunk(channel, duration)
         past = replace(past, chunks=(*past.chunks, replace(rest, language=rest.language or order.language)))
-    made = assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.model)
-    return replace(made, model=order.model or engine.model_of(made.language))
+    made = assemble(past.chunks, duration=duration, engine=engine.engine, model=engine.models.names[0])
+    return replace(made, model=order.model or engine.models.name_for(made.language))

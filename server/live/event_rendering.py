@@ -31,26 +31,9 @@ from server.model.instants import iso
 TURN_ENDED = "turn.ended"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOffsets:
-    """Where a session begins on the stream's clock, and how many words and segments came before.
-
-    All are zero unless the session continues after a restart.
-    """
-
-    positions: Mapping[int | None, int] = field(default_factory=lambda: {None: 0})  # by channel; None: of the stream
-    words: int = 0
-    segments: int = 0
-
-    @property
-    def position(self) -> int:
-        """Where the stream continues, which is where the first of its channels does."""
-        return self.positions[None]
-
-
 @dataclass(slots=True)
 class LogBatch:
-    """Consecutive events, ready to be stored. Positions are on the stream's clock."""
+    """Consecutive events, ready to be stored."""
 
     events: list[NewEvent] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # closed ones
@@ -66,12 +49,14 @@ class LogBatch:
 class EventRenderer:
     """Renders the events of one session. Words and segments of all its channels share one numbering."""
 
-    def __init__(self, offsets: SessionOffsets, speakers: LiveSpeakers | None = None) -> None:
-        """*speakers* labels words by voice. If it is None, each separate channel is one speaker."""
-        self._positions = offsets.positions
+    def __init__(self, speakers: LiveSpeakers | None = None, *, words: int = 0, segments: int = 0) -> None:
+        """*speakers* labels words by voice. If it is None, each separate channel is one speaker.
+
+        *words* and *segments* are the numbers of those that readers had before a restart.
+        """
         self._speakers = speakers
-        self._words = offsets.words
-        self._segments = offsets.segments
+        self._words = words
+        self._segments = segments
         self._certainty: dict[str, tuple[int, float]] = {}  # of each language
         self._warned_of_language = False
         self._ids: dict[int | None, tuple[int, int]] = {}  # by channel: its newest segment's own number, and its id
@@ -84,31 +69,30 @@ class EventRenderer:
         return batch
 
     def _add(self, batch: LogBatch, one: TimedEvent) -> None:
-        origin, channel = self._positions[one.channel], one.channel
+        channel = one.channel
         where = {} if channel is None else {"channel": channel}
         match one.event:
             case WordsCommitted():
                 self._add_words(batch, one, one.event)
             case SegmentClosed(number, segment, forced):
                 batch.shown[channel] = None
-                words = tuple(shift_word(word, origin) for word in segment.words)
-                batch.segments.append(replace(segment, words=words, channel=channel))
+                batch.segments.append(replace(segment, channel=channel))
                 _log(batch, "segment", self._segment(channel, number, batch.segments[-1], forced=forced))
                 self._warn_of_language(batch)
             case Partial(words, segment):
                 batch.partials += 1
-                said = _partial([shift_word(word, origin) for word in words], self._id(channel, segment))
+                said = _partial(words, self._id(channel, segment))
                 members = where if self._speakers is not None else speaker_members(channel)
                 batch.shown[channel] = json_bytes({**said, **members})
             case SpeechStarted(at) | SpeechEnded(at):
                 kind = "speech.started" if isinstance(one.event, SpeechStarted) else "speech.ended"
-                _log(batch, kind, {"at": seconds(origin + at), **where})
+                _log(batch, kind, {"at": seconds(at), **where})
             case TurnEnded(at, probability):
-                batch.events.append(turn_ended(origin + at, probability, channel))
+                batch.events.append(turn_ended(at, probability, channel))
             case Finalized(at):
                 if channel is None:
-                    batch.finalized = origin + at
-                _log(batch, "finalized", {"at": seconds(origin + at), **where})
+                    batch.finalized = at
+                _log(batch, "finalized", {"at": seconds(at), **where})
             case LanguageDetected(language, probability):
                 batch.languages[channel] = one.event
                 _log(batch, "language", {"language": language, "probability": round(probability, 4), **where})
@@ -121,13 +105,12 @@ class EventRenderer:
     def _add_words(self, batch: LogBatch, one: TimedEvent, event: WordsCommitted) -> None:
         batch.shown[one.channel] = None
         segment, at = self._id(one.channel, event.segment), iso(round(one.at_s * 1000))
-        words = [shift_word(word, self._positions[one.channel]) for word in event.words]
-        for number, (word, lag_s) in enumerate(zip(words, one.lags_s, strict=True), self._words):
+        for number, (word, lag_s) in enumerate(zip(event.words, one.lags_s, strict=True), self._words):
             body = {"index": number, "segment": segment, **word_event(word), **self._speaker(word, one.channel)}
             _log(batch, "word", {**body, "emitted_at": at, "lag_ms": round(lag_s * 1000)})
-        self._words += len(words)
+        self._words += len(event.words)
         batch.lags_s += one.lags_s
-        batch.said.setdefault(one.channel, []).extend(words)
+        batch.said.setdefault(one.channel, []).extend(event.words)
 
     def _warn_of_language(self, batch: LogBatch) -> None:
         """Add a warning, once, when much speech may be in another language. The record says at the end how much."""
@@ -166,7 +149,7 @@ def _members(channel: int | None, speaker: str | None) -> Mapping[str, int | str
 
 
 def turn_ended(at: int, probability: float | None, channel: int | None) -> NewEvent:
-    """The event for the end of a turn whose last word ends at the position *at* on the stream's clock."""
+    """The event for the end of a turn whose last word ends at the position *at*."""
     where = {} if channel is None else {"channel": channel}
     rounded = None if probability is None else round(probability, 4)
     return NewEvent(TURN_ENDED, json_bytes({"at": seconds(at), "probability": rounded, **where}))
@@ -183,11 +166,6 @@ def revised_event(runs: Sequence[SpeakerRun], *, final: bool) -> NewEvent:
     return NewEvent("speakers.revised", json_bytes({"words": [asdict(run) for run in runs], "final": final}))
 
 
-def shift_word(word: Word, origin: int) -> Word:
-    """Move a word from the clock of a session that began at *origin* to the stream's clock."""
-    return word.at(origin + word.start, origin + word.end) if origin else word
-
-
 def closed_segment(number: int, segment: Segment, *, forced: bool) -> dict[str, Any]:
     """The body of a segment's event."""
     return {**segment_object(number, segment), "forced": forced}
@@ -200,7 +178,7 @@ def labelled_segment(number: int, segment: Segment, labels: Counter[str], *, for
     return {**body, **_members(segment.channel, labels.most_common(1)[0][0] if labels else None)}
 
 
-def _partial(words: list[Word], segment: int) -> dict[str, Any]:
+def _partial(words: Sequence[Word], segment: int) -> dict[str, Any]:
     start, end = (seconds(words[0].start), seconds(words[-1].end)) if words else (None, None)
     return {"segment": segment, "text": join_words(words), "start": start, "end": end}
 

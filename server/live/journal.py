@@ -43,9 +43,7 @@ class Journal:
         self._said = {channel: past.last_words(channel, REPEATED) for channel in past.channels}  # the last words
         self._held = held
         self._job_id = held.job.id
-        self._base = past.offsets.position
-        self._positions = past.offsets.positions
-        self._renderer = EventRenderer(past.offsets, speakers)
+        self._renderer = EventRenderer(speakers, words=past.words, segments=past.segments)
         assert held.job.order.live is not None
         self._interim = held.job.order.live.interim_results
         self._partials = parts.partials
@@ -53,19 +51,15 @@ class Journal:
         self._languages = {channel: past.language(channel) for channel in past.channels}
         if (language := held.job.order.language) is not None:
             self._languages = {channel: (language, past.language(channel)[1]) for channel in past.channels}
-        self.finalized_s = self.seconds_at(0)  # up to where a writer's finalize decided everything
+        self.finalized_s = seconds(past.resumes_at)  # up to where a writer's finalize decided everything
         self._finalizing = asyncio.Lock()  # held while a finalize is being stored
         self._chunks = len(past.chunks)  # only their number is kept, since a session may last for hours
         self._closed = {channel: past.end(channel) for channel in past.channels}  # end of the last chunk
         self._writing = asyncio.Lock()
 
-    def seconds_at(self, place: int) -> float:
-        """A position of the session in seconds on the stream's clock."""
-        return seconds(self._base + place)
-
     @property
     def resume_position(self) -> int:
-        """The position on the stream's clock from which a restart needs the audio again."""
+        """The position from which a restart needs the audio again."""
         return min(resume_position(settled, self._said[channel]) for channel, settled in self._settled.items())
 
     @property
@@ -86,8 +80,8 @@ class Journal:
     ) -> None:
         """Store what happened, then show it to readers.
 
-        *received*: the end of the audio so far, on the stream's clock.
-        *decided*: by channel, the position before which everything is decided, on the session's clock.
+        *received*: the end of the audio so far.
+        *decided*: by channel, the position before which everything is decided.
         """
         async with self._writing:
             for some in _by_chunk(happened):
@@ -96,7 +90,7 @@ class Journal:
                     await self._write(batch, received)
             if any(isinstance(one.event, SegmentClosed) for one in happened):
                 for channel, reached in decided.items():
-                    await self._settle_silence(channel, min(self._positions[channel] + reached, received))
+                    await self._settle_silence(channel, min(reached, received))
 
     async def store_long_silence(self, decided: Callable[[], Mapping[int | None, int]], *, received: int) -> None:
         """Store the silence of each channel that has lasted for LONG_QUIET. *decided* returns what write() takes."""
@@ -104,7 +98,7 @@ class Journal:
             return  # what is decided may not be stored yet
         async with self._writing:
             for channel, reached in decided().items():
-                end = min(self._positions[channel] + reached, received)
+                end = min(reached, received)
                 if end >= self._closed[channel] + LONG_QUIET:
                     await self._settle_silence(channel, end)
 

@@ -26,17 +26,14 @@ def recording_key(job_id: str, *, epoch: int) -> str:
     return f"{job_id}/{epoch}.{EXTENSION}"
 
 
-def silent_spans(redacted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Widen the *redacted* spans (start and end in samples) by MARGIN, to be silenced in a recording from 0 on."""
-    return [(max(0, start - MARGIN), end + MARGIN) for start, end in redacted if end + MARGIN > 0]
-
-
 class AudioRecorder:
     """Records samples: add() collects them in memory, flush() writes them to a file in *folder* on a thread."""
 
-    def __init__(self, folder: Path, *, channels: int = 1) -> None:
+    def __init__(self, folder: Path, *, channels: int = 1, start: int = 0) -> None:
+        """*start* is the position of the first sample that is added."""
         self._folder = folder
         self._channels = channels
+        self._start = start
         self._added: list[Samples] = []  # bounded by flush() every second and by the pace of the session
         self._recording: Recording | None = None
         self._writing = asyncio.Lock()
@@ -53,7 +50,8 @@ class AudioRecorder:
     async def store(self, key: str, blobs: BlobStore, *, redacted: Sequence[tuple[int, int]] = ()) -> Artifact | None:
         """Store the recording as a blob. Returns None if no audio came or the disk failed.
 
-        The spans *redacted* (start and end in samples) are silenced. Raises BlobsAway; call it again then.
+        The spans *redacted* (start and end as positions) are silenced, with MARGIN around them. Raises BlobsAway; call
+        it again then.
         """
         async with self._writing:
             await self._flush()
@@ -61,7 +59,8 @@ class AudioRecorder:
                 return None
             try:
                 if redacted:
-                    await asyncio.to_thread(self._recording.silence, silent_spans(redacted))
+                    silenced = [(start - MARGIN, end + MARGIN) for start, end in redacted]
+                    await asyncio.to_thread(self._recording.silence, silenced)
                 return await self._store_file(self._recording, key, blobs)
             except (OSError, DiskFull, DiskFailed) as error:
                 self._tear(error)
@@ -80,7 +79,9 @@ class AudioRecorder:
         samples, self._added = np.concatenate(self._added), []
         try:
             if self._recording is None:
-                self._recording = await asyncio.to_thread(Recording, self._folder, channels=self._channels)
+                self._recording = await asyncio.to_thread(
+                    Recording, self._folder, channels=self._channels, start=self._start
+                )
             await asyncio.to_thread(self._recording.write, samples)
         except OSError as error:
             self._tear(error)

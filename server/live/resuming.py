@@ -15,9 +15,11 @@ import orjson
 
 from pipeline.audio import WINDOW, position
 from pipeline.documents.stored import unpack_chunk
+from pipeline.recognition.stream_options import StreamStart
 from pipeline.speakers.live import LabelledWord
+from pipeline.text.redaction import NEAR
 from pipeline.words import Chunk, Segment, Word
-from server.live.event_rendering import TURN_ENDED, SessionOffsets
+from server.live.event_rendering import TURN_ENDED
 from server.model.events import Event
 
 LEAD = position(0.3)
@@ -100,24 +102,41 @@ class SessionPast:
         return max((chunk.end for chunk in self.chunks), default=0)
 
     @property
-    def offsets(self) -> SessionOffsets:
-        """Where the recognition of the stream and of each channel continues, once the open words are segments."""
-        places = {channel: self._resume_position(channel) for channel in self.channels}
-        first = min(places.values())
-        # Whole windows apart, so that a writer's finalize decides all channels up to the same position.
-        positions = {channel: first + (place - first) // WINDOW * WINDOW for channel, place in places.items()}
-        return SessionOffsets(
-            positions={**positions, None: first},
-            words=sum(len(segment.words) for segment in self._segments()),
-            segments=max(self.numbered, len(self._segments())),
+    def starts(self) -> Mapping[int | None, StreamStart]:
+        """Where the recognition of each channel continues, and after which words."""
+        return {channel: self._start(channel) for channel in self.channels}
+
+    def _start(self, channel: int | None) -> StreamStart:
+        return StreamStart(
+            at=self._resume_position(channel),
+            settled=self.settled_position(channel),
+            said=tuple(self._repeated_words(channel)),
+            written=tuple(self.last_words(channel, NEAR)),
+            language=self.language(channel)[0],
+            open_turn=self.open_turns.get(channel),
         )
+
+    @property
+    def resumes_at(self) -> int:
+        """The position from which the audio is needed again: that of the first of the channels."""
+        return min(self._resume_position(channel) for channel in self.channels)
+
+    @property
+    def words(self) -> int:
+        """The number of words so far."""
+        return sum(len(segment.words) for segment in self._segments())
+
+    @property
+    def segments(self) -> int:
+        """The number of segments so far."""
+        return max(self.numbered, len(self._segments()))
 
     def language(self, channel: int | None = None) -> tuple[str | None, float | None]:
         """The language of a channel and how sure that is."""
         last = self._last(channel)
         return (None, None) if last is None else (last.language, last.language_probability)
 
-    def repeated_words(self, channel: int | None = None) -> list[Word]:
+    def _repeated_words(self, channel: int | None) -> list[Word]:
         """The words of a channel that may be recognised again, as they were heard: "cooper netties" is two."""
         again = self._resume_position(channel)
         parts: list[Word] = []
@@ -142,10 +161,9 @@ class SessionPast:
 
     @property
     def redacted_spans(self) -> list[tuple[int, int]]:
-        """Where the last words are redacted: starts and ends, counted from where recognition continues."""
-        begin = self.offsets.position
+        """Where the last words are redacted: starts and ends."""
         last = [word for channel in self.channels for word in self.last_words(channel, REPEATED)]
-        return [(word.start - begin, word.end - begin) for word in last if word.redacted]
+        return [(word.start, word.end) for word in last if word.redacted]
 
     def _resume_position(self, channel: int | None) -> int:
         return resume_position(self.settled_position(channel), self.last_words(channel, REPEATED))
@@ -160,7 +178,8 @@ class SessionPast:
 def resume_position(settled: int, words: Sequence[Word]) -> int:
     """The position at which the audio must continue if *words* are the last before *settled*.
 
-    It is rounded down to a millisecond, as times in the log are. Redacted words are not recognised again on purpose.
+    It is rounded up to whole windows, because those of all channels have the same borders. Redacted words are not
+    recognised again on purpose.
     """
     first, begin = settled - LEAD, settled
     for word in reversed(words[-REPEATED:]):
@@ -170,7 +189,8 @@ def resume_position(settled: int, words: Sequence[Word]) -> int:
             break
         begin = word.start
         first = min(first, begin - MARGIN)
-    return max(0, first - first % position(0.001))
+    first -= first % position(0.001)  # as times in the log are
+    return max(0, min(-(-first // WINDOW), settled // WINDOW) * WINDOW)
 
 
 def read_past(bodies: Sequence[bytes], log: Iterable[Event], channels: tuple[int | None, ...] = (None,)) -> SessionPast:

@@ -16,9 +16,9 @@ from pipeline.speakers.live import LiveSpeakers
 from server.jobs.leases import HeldLease
 from server.jobs.outputs import delete_if_gone
 from server.live.ending import Endings, LiveResult
-from server.live.engine import LiveRecognition
 from server.live.intake import Intake, bytes_up_to, intake_of
 from server.live.journal import Journal
+from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.resuming import SessionPast
@@ -80,9 +80,11 @@ class LiveSession:
         self._metrics = parts.metrics
         self._closing = parts.closing
         channels = len(self.job.order.live_channels)
-        self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels) if self.options.record else None
         self.resumed = past.begun
-        self._heard = past.offsets.position  # end of the audio taken so far, on the stream's clock
+        self._heard = past.resumes_at  # end of the audio taken so far
+        self._recorder = None
+        if self.options.record:
+            self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels, start=self._heard)
         self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
@@ -102,7 +104,7 @@ class LiveSession:
             backpressure=self._wait_until_caught_up,
             position=self._heard,
             part=part,
-            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
+            voice=None if (vad := parts.engines[self.job.environment].vad) is None else vad.detector,
             report=self._journal.report,
         )
 
@@ -125,12 +127,12 @@ class LiveSession:
     def finalize(self) -> float:
         """Decide all words of the audio so far, as if the speaker had stopped.
 
-        Returns the end of that audio in seconds on the stream's clock. An event `finalized` with this time follows,
+        Returns the end of that audio in seconds. An event `finalized` with this time follows,
         unless has_finalized() is already true for it.
         """
         if self.ending:
             return self.finalized
-        return self._journal.seconds_at(self._session.finalize())
+        return seconds(self._session.finalize())
 
     @property
     def finalized(self) -> float:

@@ -70,7 +70,7 @@ class SessionRegistry:
         once, and the model has to catch up with them.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
-        fraction of a session (LiveEngine.load_of).
+        fraction of a session (LiveModels.load_of).
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -85,7 +85,7 @@ class SessionRegistry:
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
             if not begun:
-                engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
+                engine.models.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
         if (most := engine.max_sessions) is None:
@@ -162,7 +162,7 @@ class SessionRegistry:
             return live.progress()
         before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
         reached = _bytes_up_to(before, job.order.live)
-        return LiveProgress(reached, seconds(before.offsets.position), settled_bytes=reached)
+        return LiveProgress(reached, seconds(before.resumes_at), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
@@ -208,7 +208,7 @@ class SessionRegistry:
     async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
-        session = engine.session(job.order, tenant=job.account, past=before)
+        session = engine.stream(job.order, tenant=job.account, starts=before.starts)
         store = self._speaker_store(held)
         speakers = await self._speakers(held, before, store) if job.order.diarize else None
         return LiveSession(
@@ -232,8 +232,8 @@ class SessionRegistry:
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
         state = SpeakerState() if store is None else await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
-        make = partial(engine.live_speakers, isolation=isolation, recordings=recordings, state=state)
-        return await asyncio.to_thread(make, job.order, before)
+        make = partial(engine.live_speakers, job.order, isolation=isolation, recordings=recordings, state=state)
+        return await asyncio.to_thread(make, start=before.resumes_at, words=before.labelled)
 
     async def _live(self, live: LiveSession) -> None:
         try:
@@ -322,4 +322,4 @@ def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
     """The byte at which a writer of raw audio continues; None for a container, which cannot be continued."""
     if options.encoding == CONTAINER:
         return None if before.begun else 0
-    return bytes_up_to(before.offsets.position, options)
+    return bytes_up_to(before.resumes_at, options)

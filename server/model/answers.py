@@ -31,6 +31,7 @@ Whole: TypeAlias = Annotated[int, Meta(ge=0)]
 Environment: TypeAlias = Literal["production", "sandbox"]
 Retention: TypeAlias = Annotated[str | None, one_of(None, *bounds.RETENTIONS)]
 Format: TypeAlias = Annotated[str, one_of(*bounds.FORMATS)]
+Output: TypeAlias = Annotated[str, Meta(pattern=rf"^({'|'.join(bounds.FORMATS)})(\.[a-z]{{2,3}})?$")]
 WebhookEvent: TypeAlias = Annotated[str, one_of(*bounds.WEBHOOK_EVENTS)]
 Object: TypeAlias = dict[str, Any]
 TextOptions: TypeAlias = Annotated[Object, Meta(extra_json_schema={"$ref": "#/components/schemas/TextOptions"})]
@@ -158,6 +159,7 @@ class Job(Body, kw_only=True):
     attempt: Whole
     source: Source
     output_formats: list[Format]
+    translate_to: Annotated[list[str], note("Languages into which what is said is translated")]
     word_timestamps: bool
     duration: float | None
     task: Annotated[str, one_of(*TASKS)]
@@ -168,7 +170,7 @@ class Job(Body, kw_only=True):
     ] = UNSET
     model: str | None
     engine: str | None
-    formats: dict[Format, Uri]
+    formats: Annotated[dict[Output, Uri], note("srt.de is the German translation of srt")]
     error: JobError | None
     metadata: Annotated[
         dict[str, Annotated[str, Meta(max_length=bounds.MAX_METADATA_CHARS)]], Meta(max_length=bounds.MAX_METADATA_KEYS)
@@ -188,7 +190,7 @@ class Job(Body, kw_only=True):
     search: Annotated[list[Found] | UnsetType, note("Once completed, when search was given")] = UNSET
     words: Annotated[list[Word] | UnsetType, note("Once completed, when word_timestamps was true")] = UNSET
     outputs: Annotated[
-        dict[Format, str] | UnsetType, note("The files themselves, in place of links, when retention is none")
+        dict[Output, str] | UnsetType, note("The files themselves, in place of links, when retention is none")
     ] = UNSET
 
 
@@ -226,6 +228,7 @@ class Channel(Body, tag_field="object", tag="channel"):
     page_url: Uri
     events_url: Uri
     vtt_url: Uri
+    reachable: Annotated[bool, note("Whether other machines can open these addresses")]
 
 
 class ChannelList(ListBody):
@@ -277,13 +280,16 @@ class Used(Body):
 
 class Usage(Body):
     plan: str
+    owner: bool  # of the machine, by the page's cookie
     limits: Object
     usage: list[Used]
 
 
 class Token(Body):
     token: str
-    expires_at: Instant
+    expires_at: Annotated[Instant | None, note("null: it counts from the end of the job, which runs")]
+    page_url: Annotated[Uri | None, note("The page with a live session's captions; null for other jobs and for ingest")]
+    reachable: Annotated[bool, note("Whether other machines can open page_url")]
 
 
 class WebhookSecret(Body):
@@ -357,6 +363,7 @@ class Estimate(TypedDict):
     cheapest: Object | None
     ranking: list[str]
     ranking_overlaps: list[list[str]]
+    hosted_transcription: Annotated[list[Object] | None, note("The cheapest first; null without audio_seconds")]
     unknown_models: list[str]
     warnings: list[Object]
     assumptions_version: str

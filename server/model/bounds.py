@@ -30,6 +30,9 @@ MAX_KEYWORDS = 100
 MAX_KEYWORDS_CHARS = 1000
 """Characters of all keywords together."""
 
+MAX_TARGETS = 5
+"""Languages into which one job is translated."""
+
 MAX_TEXT_TERMS = 100  # to replace or to search
 
 MAX_METADATA_KEYS = 16
@@ -58,3 +61,5 @@ MAX_COLUMNS = range(10, 121)  # less would cut ordinary words
 MAX_LINES = range(1, 5)
 MAX_CUE_S = (1.0, 20.0)
 COLUMNS_PER_SECOND = (5.0, 50.0)
+MAX_TOKEN_S = 30 * 24 * 3600  # for reading
+MAX_INGEST_TOKEN_S = 3600

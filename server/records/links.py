@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from server.accounts.signed import Scope, check_link, link_query, make_channel_token, make_token
 from server.clock import now_ms
+from server.config import LOOPBACK
 from server.model.accounts import SigningKeys
 from server.model.channels import Channel
 from server.model.jobs import Job
@@ -44,6 +45,15 @@ class Links:
         """The page with the channel's captions. The token follows a #, which browsers never send to a server."""
         token = make_channel_token(self.keys, channel.id)
         return f"{self.base(channel.environment)}/live/{channel.id}#token={token}"
+
+    @property
+    def reachable(self) -> bool:
+        """Whether other machines can open these addresses."""
+        return urlsplit(self.public_base_url).hostname not in LOOPBACK
+
+    def page(self, job: Job, token: str) -> str:
+        """The page with a live session's captions, for whoever has its address. See channel_page()."""
+        return f"{self.base(job.environment)}/live/{job.id}#token={token}"
 
     def ingest(self, job: Job) -> str:
         """The address for a live job's audio in HTTP requests."""

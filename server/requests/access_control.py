@@ -5,7 +5,7 @@ checks use the headers alone, so that a refused body is not read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
 from server.requests.address_counters import address_of, check_account
+from server.requests.local_owner import LocalOwner
 from server.storage.sql.storage import Storage
 
 MAX_FAMILIAR = 10_000  # keys that worked lately; beyond it all are dropped
@@ -46,11 +47,13 @@ class AccessControl:
     limits: Limits
     storage: Storage
     own_origin: str  # of the server's own pages
+    local_owner: LocalOwner = field(init=False)
     _free: RateTable = field(init=False, default_factory=RateTable)  # requests of Auth.FREE, by address
     _refused: Failures = field(init=False)  # keys, by address
     _familiar: set[bytes] = field(init=False, default_factory=set)  # hashes of keys that worked lately
 
     def __post_init__(self) -> None:
+        self.local_owner = LocalOwner(self.config, self.storage)
         self._refused = Failures(what="wrong keys", rates=self.storage.rates)
 
     async def admit(self, request: Request, operation: Operation) -> Caller:
@@ -77,16 +80,27 @@ class AccessControl:
     async def identify(self, request: HTTPConnection, *, secret: str | None = None, grants: bool = False) -> Caller:
         """The owner of the request's API key. *secret* is the key if it was not sent as a Bearer token.
 
-        With *grants* a grant that stands for a key is accepted too. Raises RequestError.
+        Without a key it is the machine's owner, if the request has the cookie of the page. With *grants* a grant that
+        stands for a key is accepted too. Raises RequestError.
         """
         secret = secret or bearer(request.headers)
         if secret is None:
+            if (owner := await self.find_owner(request)) is not None:
+                return owner
             raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
         if grants and secret.startswith(GRANT):
             key_hash, _ = read_credential(self.storage.signing_keys, GRANT, secret, now_s=now_ms() / 1000)
             return await self.identify_hash(request, key_hash)
         address = self._address(request)
         return await self._admit_owner(request, address, *await self._look_up(secret, address))
+
+    async def find_owner(self, request: HTTPConnection) -> Caller | None:
+        """The machine's owner, if the request has the cookie of the page and nothing speaks against it."""
+        hashed = await self.local_owner.key_hash(request)
+        if hashed is None:
+            return None
+        caller = await self.identify_hash(request, hashed)
+        return replace(caller, plan=unrationed(caller.require_account()[2]), owner=True)
 
     async def identify_hash(self, request: HTTPConnection, hashed: bytes) -> Caller:
         """The owner of the API key whose hash a signed credential contains. Raises RequestError."""
@@ -170,6 +184,8 @@ class AccessControl:
 
     async def count(self, request: HTTPConnection, caller: Caller) -> Caller:
         """Count a request of the caller within its minute. Raises RateLimited."""
+        if caller.owner:
+            return caller
         if caller.key is not None and caller.plan is not None:
             subject = f"{caller.key.account} in {caller.environment}"
             limit = caller.plan.requests_per_minute
@@ -179,7 +195,7 @@ class AccessControl:
         if not window.allowed:
             _add_rate_headers(request, window)
         window.check()
-        return Caller(caller.environment, caller.address, caller.account, caller.key, caller.plan, window)
+        return replace(caller, window=window)
 
     def _anonymous(self, request: HTTPConnection) -> Caller:
         return Caller(request.scope["state"]["environment"], self._address(request))
@@ -193,6 +209,18 @@ class AccessControl:
         except (DiskFull, StorageBusy) as error:
             # The request itself may not need to write.
             log.warning("last use of a key not written: %s", error)
+
+
+def unrationed(plan: Plan) -> Plan:
+    """The plan without allowances. What one file may have remains: it protects the machine."""
+    return replace(
+        plan,
+        estimates_per_day=None,
+        transcriptions_per_month=None,
+        audio_hours_per_month=None,
+        active_jobs=None,
+        live_sessions=None,
+    )
 
 
 def origin_of(url: str) -> str:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from server.accounts.signed import Scope, check_token
+from server.accounts.signed import Scope, check_token, token_expired
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.headers import idempotency_key
@@ -127,10 +127,12 @@ async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RoutePar
     token = connection.query_params.get("token")
     if token is None:
         return await own_job(parts.jobs, await parts.access.identify(connection), job_id)
-    check_token(parts.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
+    after_end_s = check_token(parts.keys, token, job_id=job_id, scope=scope, now_s=now_ms() / 1000)
     job = await parts.jobs.get(job_id)
     if job is None or job.environment != connection.state.environment:
         raise no_such_job()
+    if after_end_s is not None and job.finished_at is not None and now_ms() >= job.finished_at + after_end_s * 1000:
+        raise token_expired()
     check_account(connection, job.account)
     return job
 

@@ -20,9 +20,9 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import answers, bounds
-from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
+from server.model.accounts import SIGNUP_PLAN, TRANSLATED_CHARACTERS, Account, ApiKey, Quota
 from server.model.errors import IdempotencyReused
-from server.model.instants import iso
+from server.model.instants import iso, iso_or_none
 from server.model.jobs import IdempotencyKey
 from server.requests.access_control import bearer
 from server.requests.parts import RouteGroup
@@ -34,7 +34,6 @@ MAX_NAME_CHARS = 100
 OVERLAP_S = range(604_801)
 WEBHOOK_OVERLAP_S = 86_400
 TOKEN_TTL_S = 600
-TOKEN_TTLS_S = range(1, 3601)
 
 
 class Accounts(RouteGroup):
@@ -119,7 +118,9 @@ class Accounts(RouteGroup):
         owner = None
         if credential is not None and not self._is_signup_token(credential):
             owner = await self.parts.access.identify(request)
-        else:
+        elif credential is None:
+            owner = await self.parts.access.find_owner(request)
+        if owner is None:
             self.parts.access.check_page(request, signs_up=True)
             self._check_signup(credential)
         body = json_object(await body_of(request, most=MAX_BODY))
@@ -209,6 +210,7 @@ class Accounts(RouteGroup):
         rows: list[tuple[str, Calendar, int | None]] = [
             ("transcriptions", month, plan.transcriptions_per_month),
             ("audio_seconds", month, plan.audio_seconds_per_month),
+            (TRANSLATED_CHARACTERS, month, None),
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]
@@ -216,14 +218,20 @@ class Accounts(RouteGroup):
         used = await self.parts.storage.counters.amounts_used(estimates_of(account.id, caller.environment), windows)
         shown = [_usage(*row, count) for row, count in zip(rows, used, strict=True)]
         limits = {number.name: getattr(plan, number.name) for number in fields(plan) if number.name != "weight"}
-        return json_response(answers.Usage(account.plan, limits, shown))
+        return json_response(answers.Usage(account.plan, caller.owner, limits, shown))
 
     async def create_token(self, request: Request, caller: Caller) -> Response:
-        job_id, scope, ttl_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
+        job_id, scope, ttl_s, after_end_s = _token_request(json_object(await body_of(request, most=MAX_BODY)))
         job = await own_job(self.parts.storage.jobs, caller, job_id)
-        expires_s = now_ms() // 1000 + ttl_s
-        token = make_token(self.parts.keys, job_id=job.id, scope=scope, expires_s=expires_s)
-        return json_response(answers.Token(token, iso(expires_s * 1000)), 201)
+        if after_end_s is None:
+            ends_at: int | None = (now_ms() // 1000 + ttl_s) * 1000
+        else:
+            ends_at = None if job.finished_at is None else job.finished_at + after_end_s * 1000
+        expires_s = None if ends_at is None else ends_at // 1000
+        token = make_token(self.parts.keys, job_id=job.id, scope=scope, expires_s=expires_s, after_end_s=after_end_s)
+        links, shown = self.parts.links, job.order.live is not None and scope is Scope.EVENTS
+        page = links.page(job, token) if shown else None
+        return json_response(answers.Token(token, iso_or_none(ends_at), page, links.reachable), 201)
 
     # --- webhook secrets -----------------------------------------------------------------------------------------
 
@@ -274,10 +282,14 @@ def _overlap_s(body: Mapping[str, object], *, default: int) -> int:
     return overlap_s
 
 
-def _token_request(body: Mapping[str, object]) -> tuple[str, Scope, int]:
+def _token_request(body: Mapping[str, object]) -> tuple[str, Scope, int, int | None]:
     members = members_of(body)
     job_id = members.need("job_id", string)
     scope = Scope(members.take("scope", one_of([*Scope]), Scope.EVENTS))
-    ttl_s = members.take("ttl_seconds", whole_in(TOKEN_TTLS_S), TOKEN_TTL_S)
+    most = bounds.MAX_TOKEN_S if scope is Scope.EVENTS else bounds.MAX_INGEST_TOKEN_S
+    ttl_s = members.take("ttl_seconds", whole_in(range(1, most + 1)), TOKEN_TTL_S)
+    after_end_s = members.take("after_end_seconds", whole_in(range(bounds.MAX_TOKEN_S + 1)), None)
+    if after_end_s is not None and (scope is not Scope.EVENTS or members.has("ttl_seconds")):
+        members.refuse("after_end_seconds", "conflict", "needs scope=events, and no ttl_seconds")
     members.check()
-    return job_id, scope, ttl_s
+    return job_id, scope, ttl_s, after_end_s

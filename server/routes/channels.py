@@ -137,6 +137,7 @@ class Channels(RouteGroup):
             page_url=self.parts.links.channel_page(channel),
             events_url=self.parts.links.channel(channel, "events"),
             vtt_url=self.parts.links.channel(channel, "live.vtt"),
+            reachable=self.parts.links.reachable,
         )
 
     # --- for readers -------------------------------------------------------------------------------------------------

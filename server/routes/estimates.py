@@ -65,7 +65,7 @@ class Estimates(RouteGroup):
         body: dict[str, Any] = {
             "body_required": True,
             "bodies": {JSON: ref("EstimateRequest")},
-            "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-5-mini"], "agent_turns": 5}},
+            "body_examples": {JSON: {"prompt": "Summarise this meeting.", "models": ["gpt-6.2-sol"], "agent_turns": 5}},
             "media_types": (JSON,),
             "codes": (*PRICING_CODES, "concurrency_limited"),
             "answers": {200: Answer("The estimate", ref("Estimate"))},
@@ -95,7 +95,8 @@ class Estimates(RouteGroup):
             Operation(
                 Endpoint("GET", "/v1/jobs/{job_id}/estimate", self.of_job, "estimateTranscript"),
                 summary="Price feeding a finished transcript to a model",
-                description="Takes the members of an estimate request as query parameters; counted like one.",
+                description="Takes the members of an estimate request as query parameters; counted like one. "
+                "`hosted_transcription` is what hosted services take for the same audio.",
                 parameters=(
                     *(
                         Parameter(name, "query", {"type": "string"}, text)
@@ -130,6 +131,8 @@ class Estimates(RouteGroup):
         if not job.shows_results(now_ms()):
             raise Problem("output_not_found", "the text was handed over, and then erased")
         query = {name: value for name, value in request.query_params.items() if name != "prompt"}
+        if job.duration_s:
+            query.setdefault("audio_seconds", f"{job.duration_s:.3f}")
         with _refusals():
             parsed = parse_query(query, job.text or "")
         return await self._answer(parsed, _account(caller))

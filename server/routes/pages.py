@@ -16,6 +16,7 @@ from server.http.caller import Caller
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Endpoint, Handler, Operation
 from server.http.problems import Problem
+from server.requests.local_owner import LocalOwner
 
 WEB = Path(__file__).parents[1] / "web"
 MEDIA_TYPES: Mapping[str, str] = {
@@ -53,8 +54,9 @@ class File:
 class Pages:
     tag = "service"
 
-    def __init__(self, *, index: Handler, base_url: str) -> None:
+    def __init__(self, *, index: Handler, base_url: str, local_owner: LocalOwner) -> None:
         """*index* answers programs at /. *base_url* is the public address of this server."""
+        self._local_owner = local_owner
         self._index = index
         self._files = {path.name: _read(path) for path in sorted(WEB.iterdir()) if path.suffix in MEDIA_TYPES}
         self._headers = {**GUARDS, "Content-Security-Policy": policy(base_url), "Cache-Control": "no-cache"}
@@ -74,10 +76,15 @@ class Pages:
         ]
 
     async def front(self, request: Request, caller: Caller) -> Response:
-        """The page for browsers, the main addresses for programs. /sandbox has no page of its own."""
-        if caller.environment == "sandbox" or not prefers_html(request.headers.get("accept", "")):
-            return await self._index(request, caller)
-        return self._file(request, "index.html")
+        """The page for browsers, the main addresses for programs. /sandbox has no page of its own.
+
+        The owner of the machine gets a cookie in place of a key.
+        """
+        for_page = caller.environment != "sandbox" and prefers_html(request.headers.get("accept", ""))
+        answer = self._file(request, "index.html") if for_page else await self._index(request, caller)
+        if (cookie := await self._local_owner.cookie_for(request)) is not None:
+            answer.headers["Set-Cookie"] = cookie
+        return answer
 
     async def captions(self, request: Request, _caller: Caller) -> Response:
         return self._file(request, "captions.html")

@@ -6,7 +6,6 @@ import { counted, dollars, plain } from "./format.js";
 import { guarded } from "./problems.js";
 
 const CHEAPER = {
-  batch: () => "in batch",
   fewer_turns: ({ agent_turns: turns }) => `with ${counted(turns, "turn")}`,
 };
 

@@ -11,7 +11,9 @@ from estimator.rates import RateCard, Usage, usd
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 CLUSTERS = {
-    "openai": "gpt-6-astra gpt-6.1-sol gpt-6.1-terra gpt-6-luna gpt-5.4-mini gpt-5-mini gpt-4.1",
+    "openai": (
+        "gpt-6.2-astra gpt-6.2-sol gpt-6-astra gpt-6.1-sol gpt-6.1-terra gpt-6-luna gpt-5.4-mini gpt-5-mini gpt-4.1"
+    ),
     "anthropic": (
         "claude-fable-5-2 claude-opus-5-5 claude-sonnet-5-5 claude-haiku-5-5 claude-sonnet-4-6 claude-haiku-4-5"
     ),

@@ -52,9 +52,17 @@ def test_json_is_the_answer_of_the_interface(command):
 
 
 def test_people_get_a_table_with_every_model_and_what_to_think_of_it(command):
-    status, out, _ = command("Hello, world!", "--turns", "3", "--budget", "0.01")
+    status, out, _ = command("Hello, world!", "--turns", "3", "--audio-seconds", "3600")
     assert status == 0
-    for word in ("gpt-5-mini", "GLM-5.3-Flash", "minimax-m3", "turns in budget", "not percentiles", "genai-prices"):
+    for word in (
+        "gpt-5-mini",
+        "GLM-5.3-Flash",
+        "minimax-m3",
+        "ends 2026-12-11, then",
+        "openai/whisper-1 $0.3600",
+        "not percentiles",
+        "genai-prices",
+    ):
         assert word in out
 
 
@@ -67,12 +75,12 @@ def test_every_option_reaches_the_request(command, tmp_path):
     file = tmp_path / "prompt.txt"
     file.write_text("Hello, world!", encoding="utf-8")
     options = ["--cache", "off", "--reasoning", "high", "--output-tokens", "9", "--system-tokens", "8"]
-    options += ["--priced-at", "2026-12-01T00:00:00Z", "--budget", "2", "--models", "gpt-5-mini", "--json"]
+    options += ["--priced-at", "2026-12-01T00:00:00Z", "--audio-seconds", "9.5", "--models", "gpt-5-mini", "--json"]
     answer = json.loads(command(f"@{file}", *options)[1])
     inputs = answer["inputs"]
     assert (inputs["cache"], inputs["reasoning"]) == ("off", "high")
     assert (inputs["output_tokens"], inputs["system_tokens"]) == (9, 8)
-    assert (inputs["prompt_chars"], inputs["budget_usd"], answer["priced_at"]) == (13, "2", "2026-12-01T00:00:00Z")
+    assert (inputs["prompt_chars"], inputs["audio_seconds"], answer["priced_at"]) == (13, 9.5, "2026-12-01T00:00:00Z")
 
 
 @pytest.mark.parametrize("given", [("-",), ()])

@@ -22,6 +22,11 @@ def test_an_unknown_id_gets_a_row_without_cost_and_suggestions(estimator):
     assert answer["ranking"] == ["gpt-5-mini"]
 
 
+def test_many_unknown_names_get_suggestions_for_the_first_ten_alone(estimator):
+    rows = ask(estimator, models=["gpt-5-mini", *(f"openai/gpt-5-mni{number}" for number in range(20))])["models"]
+    assert [bool(row["did_you_mean"]) for row in rows[1:]] == [True] * 10 + [False] * 10
+
+
 def test_an_unpriced_model_has_no_cost_and_no_rank(estimator):
     answer = ask(estimator, models=["openai/text-embedding-3-small", "gpt-5-mini"])
     row = answer["models"][0]
@@ -63,9 +68,7 @@ def test_prices_are_those_of_priced_at_which_is_echoed(estimator):
     calm = ask(estimator, models=["deepseek-v4-pro"])
     assert peak["priced_at"] == "2026-11-21T02:00:00Z"
     assert peak["created_at"] == "2026-11-20T12:00:00Z"
-    cost, twice = usd(calm["models"][0]["cost_usd"]), usd(peak["models"][0]["cost_usd"])
-    assert twice == 2 * cost
-    assert {"change": "off_peak", "saves_usd": str(cost), "from": "04:00Z"} in peak["models"][0]["cheaper_by"]
+    assert usd(peak["models"][0]["cost_usd"]) == 2 * usd(calm["models"][0]["cost_usd"])
     assert "time_of_day_price" in codes(calm["models"][0]["notes"])
 
 
@@ -75,14 +78,6 @@ def test_an_announced_change_of_price_is_dated(estimator):
     assert row["price_changes_on"] == "2026-12-01"
     assert later["price_changes_on"] is None
     assert usd(later["cost_usd"]) == 2 * usd(row["cost_usd"])
-
-
-def test_a_missing_batch_price_is_said_not_replaced(estimator):
-    row = row_of(estimator, "grok-4.7")
-    assert row["batch_cost_usd"] is None
-    assert "no_batch_price" in codes(row["notes"])
-    assert "batch" not in [saving["change"] for saving in row["cheaper_by"]]
-    assert "batch_cache_at_standard_price" in codes(row_of(estimator, "gpt-4.1")["notes"])
 
 
 def test_a_shorter_run_that_is_never_cached_does_not_put_low_above_expected(estimator):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.families import FAMILIES, TextCount, prompt_tokens
+from estimator.tokens import FAMILIES, TextCount, prompt_tokens
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10**7), st.booleans(), st.floats(0, 1))

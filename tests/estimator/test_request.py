@@ -40,7 +40,7 @@ def test_every_member_arrives():
         "output_tokens": 1,
         "system_tokens": 0,
         "priced_at": "2026-12-01T01:30:00.5+01:30",
-        "budget_usd": "2.50",
+        "audio_seconds": 2.5,
     }
     assert parse_request(body) == EstimateRequest(
         prompt="hi",
@@ -52,7 +52,7 @@ def test_every_member_arrives():
         output_tokens=1,
         system_tokens=0,
         priced_at=datetime(2026, 12, 1, 0, 0, 0, 500_000, tzinfo=UTC),
-        budget_usd=Decimal("2.50"),
+        audio_seconds=Decimal("2.5"),
     )
 
 
@@ -101,11 +101,11 @@ def test_a_missing_prompt_is_told_from_one_of_another_type():
         ({"priced_at": "2026-02-30T00:00:00Z"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
         ({"priced_at": "0001-01-01T00:00:00+10:00"}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
         ({"priced_at": 1764547200}, "/priced_at", "invalid_value", "2026-11-20T12:00:00Z"),
-        ({"budget_usd": 2.5}, "/budget_usd", "invalid_value", "string"),
-        ({"budget_usd": "0"}, "/budget_usd", "invalid_value", "above 0"),
-        ({"budget_usd": "-1"}, "/budget_usd", "invalid_value", "above 0"),
-        ({"budget_usd": "1e3"}, "/budget_usd", "invalid_value", "2.50"),
-        ({"budget_usd": "NaN"}, "/budget_usd", "invalid_value", "2.50"),
+        ({"audio_seconds": "2.5"}, "/audio_seconds", "wrong_type", "number of seconds"),
+        ({"audio_seconds": True}, "/audio_seconds", "wrong_type", "number of seconds"),
+        ({"audio_seconds": 0}, "/audio_seconds", "out_of_range", "above 0"),
+        ({"audio_seconds": float("nan")}, "/audio_seconds", "out_of_range", "above 0"),
+        ({"audio_seconds": 1e9}, "/audio_seconds", "out_of_range", "at most 31536000"),
         ({"prompt": "a\udcffb"}, "/prompt", "invalid_unicode", "surrogate"),
     ],
 )
@@ -149,9 +149,9 @@ def test_unknown_members_are_kept_for_a_warning_but_not_endlessly():
 
 
 def test_a_query_is_the_same_request_in_text():
-    query = {"models": "gpt-5-mini, nope,", "agent_turns": "5", "output_tokens": "9", "budget_usd": "1"}
-    body = {"models": ["gpt-5-mini", "nope"], "agent_turns": 5, "output_tokens": 9, "budget_usd": "1", "prompt": "hi"}
-    assert parse_query(query, "hi") == parse_request(body)
+    query = {"models": "gpt-5-mini, nope,", "agent_turns": "5", "output_tokens": "9", "audio_seconds": "1.5"}
+    body = {"models": ["gpt-5-mini", "nope"], "agent_turns": 5, "output_tokens": 9, "audio_seconds": 1.5}
+    assert parse_query(query, "hi") == parse_request({**body, "prompt": "hi"})
     assert parse_query({}, "hi") == EstimateRequest(prompt="hi")
     assert parse_query({"models": "", "prompt": "not this one"}, "hi") == EstimateRequest(prompt="hi")
 
@@ -179,7 +179,7 @@ plausible = {
     "output_tokens": st.integers(),
     "system_tokens": st.integers(),
     "priced_at": st.datetimes().map(lambda moment: f"{moment.isoformat()}Z") | texts,
-    "budget_usd": st.decimals(allow_nan=True).map(str) | texts,
+    "audio_seconds": st.floats() | st.integers() | texts,
 }
 bodies = json_values | st.fixed_dictionaries(
     {}, optional={name: values | json_values for name, values in plausible.items()}
@@ -209,5 +209,5 @@ def test_any_json_value_gives_a_request_or_the_named_error(body):
     assert 1 <= found.agent_turns <= 200
     assert found.complexity in COMPLEXITIES
     assert found.priced_at is None or found.priced_at.tzinfo is UTC
-    assert found.budget_usd is None or found.budget_usd > 0
+    assert found.audio_seconds is None or found.audio_seconds > 0
     assert json.dumps(found.unknown_members, ensure_ascii=False).encode()

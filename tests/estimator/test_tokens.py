@@ -10,8 +10,7 @@ import tiktoken_ext.openai_public
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from estimator.families import CL100K, O200K
-from estimator.tokens import _RANKS, BadRankFile, TokenCounter, guess_tokens, pieces
+from estimator.tokens import _RANKS, CL100K, O200K, BadRankFile, TokenCounter, guess_tokens, pieces
 
 PUBLISHED = Path(str(metadata.distribution("bpe-openai").locate_file("bpe_openai/data")))
 

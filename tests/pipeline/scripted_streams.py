@@ -20,7 +20,7 @@ from pipeline.events import (
 )
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart
 from pipeline.words import Word, join_words
 
 QUIET = np.zeros((1, WINDOW), np.float32)
@@ -85,6 +85,7 @@ def stream(
     listen: ScriptedRecogniser,
     *,
     options: StreamOptions | None = None,
+    start: StreamStart = BEGINNING,
     delays: Iterable[int] = (2,),
     finalize_at: frozenset[int] = frozenset(),
     patient: bool = False,
@@ -94,7 +95,7 @@ def stream(
 
     Where the core says that nothing can come of the next frame, nothing does.
     """
-    core = StreamCore(options or StreamOptions())
+    core = StreamCore(options or StreamOptions(), start)
     run, waits = Run(core, [], []), cycle(delays)
     request, due = None, 0
 

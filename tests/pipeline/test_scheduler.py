@@ -10,8 +10,7 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
-from pipeline.recognition.call_order import CallOrder, Urgency
-from pipeline.recognition.scheduler import Overloaded, Scheduler
+from pipeline.recognition.scheduler import CallOrder, Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls, window
 from tests.waiting import eventually
 
@@ -50,6 +49,7 @@ async def test_live_goes_before_files_and_finals_before_partials():
         assert {urgency: count.windows for urgency, count in counts.items()} == {
             Urgency.FINAL: 1,
             Urgency.PARTIAL: 1,
+            Urgency.TRANSLATION: 0,
             Urgency.BATCH: 2,
         }
         assert counts[Urgency.BATCH].audio_s == 2 * 100 / RATE

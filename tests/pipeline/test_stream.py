@@ -22,7 +22,7 @@ from pipeline.events import (
 from pipeline.ingest.gain import QUIET_INPUT
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import ATTEMPTS, StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import StreamOptions, StreamStart
 from pipeline.recognition.turns import TurnOptions
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import (
@@ -381,9 +381,52 @@ def test_the_protocol_is_checked():
         StreamOptions(longest=position(25), turns=TurnOptions(endpointing=position(5)))
 
 
+@settings(max_examples=30)
+@given(words=speeches(), delays=ANY_DELAYS, windows=st.integers(1, 200_000))
+def test_a_stream_that_starts_later_in_a_recording_decides_the_same_later(words, delays, windows):
+    at = windows * WINDOW
+
+    def later(word: Word) -> Word:
+        return word.at(word.start + at, word.end + at)
+
+    def listen(request: DecodeRequest) -> RecognitionResult:
+        return perfect(tuple(map(later, words)))(request)
+
+    speech = list(voice(words, words[-1].end + position(1)))
+    first = stream(iter(speech), perfect(words), delays=delays)
+    second = stream(iter(speech), listen, start=StreamStart(at=at), delays=delays)
+    assert second.committed == tuple(map(later, first.committed))
+    assert [event.at for event in second.only(SpeechEnded)] == [event.at + at for event in first.only(SpeechEnded)]
+    assert second.core.decided == first.core.decided + at
+
+
+@pytest.mark.parametrize("spoken_from", [41, 80])
+def test_the_rest_of_a_word_that_was_decided_is_silent_where_a_later_window_begins_with_it(spoken_from):
+    """A model takes it for the beginning of the next word. The first window has the last words whole."""
+    at, settled = 40 * WINDOW, 75 * WINDOW + 100
+    core = StreamCore(StreamOptions(), StreamStart(at=at, settled=settled))
+    request = None
+    for number in range(40, 140):
+        core.receive_audio(np.full((1, WINDOW), 0.1, np.float32), [0.95 if number >= spoken_from else 0.02])
+        request = request or core.decode_wanted()
+    assert request is not None
+    loud = request.start + int(np.flatnonzero(request.samples)[0])
+    first_voiced = request.voiced[0][0]
+    if spoken_from == 41:
+        assert (request.start, loud, first_voiced) == (at, at, 41 * WINDOW), "the first window is whole"
+    else:
+        assert at < request.start < settled == loud
+        assert first_voiced >= settled
+
+
+def test_a_stream_starts_between_two_windows():
+    with pytest.raises(ValueError, match="multiple of 512"):
+        StreamCore(StreamOptions(), StreamStart(at=100))
+
+
 def test_no_word_begins_where_an_earlier_stream_decided_everything():
     words = talk(20)
     settled = words[6].start + 1
-    run = stream(voice(words, position(10)), perfect(words), options=StreamOptions(settled=settled))
+    run = stream(voice(words, position(10)), perfect(words), start=StreamStart(settled=settled))
     assert [word.text for word in run.committed] == [word.text for word in words[6:]]
     assert min(word.start for word in run.committed) >= settled

@@ -60,9 +60,8 @@ def test_a_word_ends_at_the_pause_and_what_is_said_after_that_belongs_to_the_nex
     said = words(("bridge", 0, 40), ("sister", 40, 44))
     placed = voicing("#" * 10 + "." * 20 + "#" * 15 + ".").place(said)
     assert placed == words(("bridge", 0, 10), ("sister", 30, 45))
-    assert voicing("#" * 3 + "." * 20 + "#" * 9).place(words(("My", 0, 30))) == words(("My", 23, 32)), (
-        "a trailing sound"
-    )
+    trailing = voicing("#" * 3 + "." * 20 + "#" * 9 + ".")
+    assert trailing.place(words(("My", 0, 30))) == words(("My", 23, 32))
 
 
 def test_people_pause_within_a_number():

@@ -10,11 +10,11 @@ import orjson
 from pipeline.audio import RATE
 from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
-from server.live.engine import Headroom, LiveEngine
+from server.live.models import LiveModels
 from server.live.parts import SessionParts
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
@@ -34,13 +34,11 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 @asynccontextmanager
 async def session_registry(
-    storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted", **more: Any
+    storage: Storage, *, models: ModelSet | None = None, engine: str = "scripted", **more: Any
 ) -> AsyncIterator[SessionRegistry]:
     """Run a desk until the block is left, whose engine has this name and *more* members."""
-    closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
-    hearing = LiveEngine(
-        engine=engine, model="scripted", recogniser=scheduler, headroom=headroom or scheduler, voice=None, **more
-    )
+    closing, models = asyncio.Event(), models or ModelSet.of(ScriptedEngine())
+    hearing = LiveModels(engine=engine, models=models, vad=None, **more)
     made = SessionRegistry(
         SessionParts(
             worker="w",
@@ -64,7 +62,7 @@ async def session_registry(
     finally:
         closing.set()
         await asyncio.wait_for(running, 20)
-        scheduler.close()
+        models.close()
 
 
 def order(*, separate: bool = False, **live: object) -> Order:

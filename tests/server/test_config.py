@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.config import PREFIX, VARIABLES, Config, ConfigError, unknown_variables
+from server.config import PREFIX, VARIABLES, Config, ConfigError
 
 
 def config(**variables: str) -> Config:
@@ -91,9 +91,18 @@ def test_sign_up_by_token_needs_the_token():
     assert config(SIGNUP="token", SIGNUP_TOKEN="s3cret").signup_token == "s3cret"
 
 
-def test_misspelt_variables_are_found():
-    env = {PREFIX + "PROT": "1", PREFIX + "PORT": "1", "HOME": "/root"}
-    assert unknown_variables(env) == [PREFIX + "PROT"]
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("PROT", "PORT"), ("WHISPER_MODLE", "WHISPER_MODEL"), ("DATADIR", "DATA_DIR"), ("Port", "PORT"), ("", "")],
+)
+def test_a_misspelled_variable_is_an_error_that_names_the_nearest(wrong, near):
+    said = refusal(**{wrong: "1"})
+    assert said.startswith(f"{PREFIX}{wrong} is no setting. Did you mean {PREFIX}{near}")
+    assert said.endswith("?")
+
+
+def test_variables_of_scripts_are_no_misspelled_settings():
+    assert config(CUDA="1", CLUSTER="1", CORPORA="/tmp", PORT="1").port == 1
 
 
 @settings(max_examples=150)

@@ -29,7 +29,8 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
-    returned = outcome.return_quota and _is_unread(tx, row)
+    wordless = state is State.COMPLETED and outcome.text == ""  # a recording without speech takes nothing
+    returned = wordless or (outcome.return_quota and _is_unread(tx, row))
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
     tx.run(

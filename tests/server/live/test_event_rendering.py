@@ -8,14 +8,14 @@ from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Segment, Word
-from server.live.event_rendering import EventRenderer, SessionOffsets
+from server.live.event_rendering import EventRenderer
 from tests.pipeline.conversations import conversation, models
 
 
 def test_a_segment_has_the_speaker_to_whom_its_words_were_corrected():
     talk, (_, (_, start, end)) = conversation("flite/rms_0.flac", "flite/slt_1.flac")
     speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
-    renderer = EventRenderer(SessionOffsets(), speakers)
+    renderer = EventRenderer(speakers)
     begin, stop = round(start * RATE), round(end * RATE)
     said = [Word("w", at, at + RATE // 2, 1.0) for at in range(begin, stop - RATE // 2, RATE // 2)]
     first, heard = [], 0

@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE, position
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.documents.stored import pack_chunk
 from pipeline.events import (
     LanguageDetected,
@@ -20,7 +20,7 @@ from pipeline.events import (
 )
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Chunk, Segment, Word
-from server.live.event_rendering import EventRenderer, LogBatch, SessionOffsets
+from server.live.event_rendering import EventRenderer, LogBatch
 from server.live.resuming import (
     LEAD,
     LONGEST_REPEATED,
@@ -33,7 +33,6 @@ from server.live.resuming import (
 from server.model.events import Event
 
 AT_S = 1_795_176_000.25
-NOTHING = SessionOffsets()
 WORDS = (Word("Guten", 1600, 8000, 0.9), Word("日", 8000, 16_000, 0.51239, spaced=False))
 
 
@@ -41,8 +40,8 @@ def timed_event(event, *lags_s: float) -> TimedEvent:
     return TimedEvent(event, AT_S, lags_s)
 
 
-def render(*events: TimedEvent, offsets: SessionOffsets = NOTHING) -> LogBatch:
-    return EventRenderer(offsets).batch(events)
+def render(*events: TimedEvent, words: int = 0, segments: int = 0) -> LogBatch:
+    return EventRenderer(words=words, segments=segments).batch(events)
 
 
 def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
@@ -50,7 +49,7 @@ def bodies(batch: LogBatch) -> list[tuple[str, dict[str, object]]]:
 
 
 def test_words_are_told_with_their_place_their_times_and_their_lag():
-    batch = render(timed_event(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), offsets=SessionOffsets(words=4, segments=2))
+    batch = render(timed_event(WordsCommitted(WORDS, 0, 0), 0.5, 0.4321), words=4, segments=2)
     assert bodies(batch) == [
         ("word", {"index": 4, "segment": 2, "word": "Guten", "start": 0.1, "end": 0.5, "probability": 0.9,
                   "emitted_at": "2026-11-20T12:00:00.250Z", "lag_ms": 500}),
@@ -60,24 +59,18 @@ def test_words_are_told_with_their_place_their_times_and_their_lag():
     assert batch.lags_s == [0.5, 0.4321]
 
 
-def test_a_session_that_went_on_counts_from_where_the_one_before_stopped():
-    offsets = SessionOffsets(positions={None: 10 * RATE}, words=7, segments=3)
+def test_a_session_that_goes_on_counts_words_and_segments_from_where_the_one_before_stopped():
     events = [
         timed_event(SpeechStarted(800)),
         timed_event(WordsCommitted(WORDS, 0, 0), 0.1, 0.1),
         timed_event(SegmentClosed(0, Segment(WORDS, -0.1, 0.0), forced=True)),
         timed_event(SpeechEnded(16_000)),
     ]
-    batch = render(*events, offsets=offsets)
-    seen = bodies(batch)
-    assert seen[0] == ("speech.started", {"at": 10.05})
-    assert [(body["index"], body["segment"], body["start"]) for kind, body in seen if kind == "word"] == [
-        (7, 3, 10.1),
-        (8, 3, 10.5),
-    ]
-    assert seen[3][1] == seen[3][1] | {"id": 3, "start": 10.1, "end": 11.0, "forced": True}
-    assert seen[4] == ("speech.ended", {"at": 11.0})
-    assert [word.start for word in batch.segments[0].words] == [10 * RATE + 1600, 10 * RATE + 8000]
+    seen = bodies(render(*events, words=7, segments=3))
+    assert seen[0] == ("speech.started", {"at": 0.05})
+    assert [(body["index"], body["segment"]) for kind, body in seen if kind == "word"] == [(7, 3), (8, 3)]
+    assert seen[3][1] == seen[3][1] | {"id": 3, "start": 0.1, "end": 1.0, "forced": True}
+    assert seen[4] == ("speech.ended", {"at": 1.0})
 
 
 def test_language_and_warnings_are_events_too():
@@ -134,11 +127,10 @@ def stories(draw: st.DrawFn) -> list[list[TimedEvent]]:
     return batches[: draw(st.integers(0, len(batches)))]
 
 
-def store(
-    batches: Sequence[Sequence[TimedEvent]], offsets: SessionOffsets, before: SessionPast
-) -> tuple[list[bytes], list[Event]]:
+def store(batches: Sequence[Sequence[TimedEvent]], before: SessionPast) -> tuple[list[bytes], list[Event]]:
     """Return what is stored of *batches*, chunks and log, after what was stored before."""
-    chunks, log, renderer = list(before.chunks), [], EventRenderer(offsets)
+    chunks, log = list(before.chunks), []
+    renderer = EventRenderer(words=before.words, segments=before.segments)
     for batch in batches:
         said = renderer.batch(batch)
         log += [Event("job", len(log) + 1, 0, event.type, event.body) for event in said.events]
@@ -147,6 +139,25 @@ def store(
             end = said.segments[-1].end
             chunks.append(Chunk(len(chunks), 0, start, end, tuple(said.segments), "en", 0.9))
     return [pack_chunk(chunk) for chunk in chunks], log
+
+
+def later(batches: Sequence[Sequence[TimedEvent]], at: int) -> list[list[TimedEvent]]:
+    """Return what a session reports if everything is said *at* samples later."""
+
+    def moved(words: Sequence[Word]) -> tuple[Word, ...]:
+        return tuple(word.at(word.start + at, word.end + at) for word in words)
+
+    def move(event: WordsCommitted | SegmentClosed) -> WordsCommitted | SegmentClosed:
+        if isinstance(event, WordsCommitted):
+            return replace(event, words=moved(event.words))
+        return replace(event, segment=replace(event.segment, words=moved(event.segment.words)))
+
+    return [[replace(one, event=move(one.event)) for one in batch] for batch in batches]
+
+
+def in_windows(at_s: float) -> int:
+    """Return the first border of windows at or after a time."""
+    return -(-position(at_s) // WINDOW) * WINDOW
 
 
 def words_of(before: SessionPast) -> list[Word]:
@@ -159,21 +170,22 @@ def open_words(before: SessionPast) -> tuple[Word, ...]:
 
 @given(stories(), stories())
 def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(first, second):
-    chunks, log = store(first, SessionOffsets(), SessionPast())
+    chunks, log = store(first, SessionPast())
     before = read_past(chunks, log)
     said = [
         word for batch in first for one in batch if isinstance(one.event, WordsCommitted) for word in one.event.words
     ]
     assert [word.text for word in (*words_of(before), *open_words(before))] == [word.text for word in said]
-    assert before.offsets.words == len(said)
+    assert before.words == len(said)
     closed = [one for batch in first for one in batch if isinstance(one.event, SegmentClosed)]
-    assert before.offsets.segments == len(closed) + bool(before.open)
+    assert before.segments == len(closed) + bool(before.open)
     end = said[-1].end if said else 0
     assert abs(before.settled_position() - end) <= RATE / 1000  # the log is in milliseconds
-    assert before.offsets.position <= max(0, before.settled_position() - LEAD)
-    assert before.offsets.position >= before.settled_position() - LONGEST_REPEATED - MARGIN - RATE / 1000
+    assert before.resumes_at < max(1, before.settled_position() - LEAD + WINDOW)
+    assert before.resumes_at >= before.settled_position() - LONGEST_REPEATED - MARGIN - RATE / 1000
+    assert before.resumes_at % WINDOW == 0
     acknowledged = resume_position(end, said[-REPEATED:])
-    assert acknowledged <= before.offsets.position <= acknowledged + RATE / 1000, "a writer still has what is asked for"
+    assert acknowledged <= before.resumes_at <= acknowledged + WINDOW, "a writer still has what is asked for"
     tail = said[len(said) - len(open_words(before)) :]
     assert all(abs(a.end - b.end) <= RATE / 1000 for a, b in zip(open_words(before), tail, strict=True))
 
@@ -181,16 +193,15 @@ def test_a_session_goes_on_behind_every_word_that_was_told_and_repeats_none(firs
     for still_open in before.open:
         segment = still_open.closed
         chunk = Chunk(len(before.chunks), 0, before.end(), segment.end, (segment,), "en", 0.9)
-        assert SessionPast((*before.chunks, chunk)).offsets == before.offsets
+        after = SessionPast((*before.chunks, chunk))
+        assert (after.resumes_at, after.words, after.segments) == (before.resumes_at, before.words, before.segments)
         assert segment.avg_logprob <= 0
         before = SessionPast((*before.chunks, chunk))
-    behind = replace(
-        before.offsets, positions={None: before.settled_position()}
-    )  # a session that continues reports no word before that
-    chunks, more = store(second, behind, before)
+    # A session that goes on reports no word before what is settled.
+    chunks, more = store(later(second, before.settled_position()), before)
     again = read_past(chunks, [*log, *more])
     told_then = [one.event for batch in second for one in batch if isinstance(one.event, WordsCommitted)]
-    assert again.offsets.words == len(said) + sum(len(event.words) for event in told_then)
+    assert again.words == len(said) + sum(len(event.words) for event in told_then)
     starts = [word.start for word in (*words_of(again), *open_words(again))]
     assert starts == sorted(starts)
 
@@ -201,14 +212,14 @@ def test_the_last_two_words_are_recognised_again_whole_unless_they_are_long_ago_
         Word("fellow", position(1.4), position(1.8), 0.9),
         Word("Americans.", position(1.8), 35_000, 0.9),
     )
-    assert resume_position(35_000, [fellow, americans]) == position(1.3)
-    assert resume_position(35_000, [replace(fellow, redacted=True), americans]) == position(1.8)
-    assert resume_position(35_000, [fellow, replace(americans, redacted=True)]) == position(1.887), "LEAD alone"
-    assert resume_position(position(9), [fellow, americans]) == position(9) - LEAD, "after long silence"
+    assert resume_position(35_000, [fellow, americans]) == in_windows(1.3)
+    assert resume_position(35_000, [replace(fellow, redacted=True), americans]) == in_windows(1.8)
+    assert resume_position(35_000, [fellow, replace(americans, redacted=True)]) == in_windows(1.8875), "LEAD alone"
+    assert resume_position(position(9), [fellow, americans]) == in_windows(8.7), "after long silence"
     assert resume_position(0, []) == 0
 
 
 def test_a_word_that_was_written_otherwise_may_be_heard_again_as_it_was_said():
     word = Word("Kubernetes", 0, position(0.8), 0.9, heard="cooper netties")
     chunk = Chunk(0, 0, 0, word.end, (Segment((word,), -0.1, 0.0),), "en", 1.0)
-    assert [word.text for word in SessionPast((chunk,)).repeated_words()][-1:] == ["netties"]
+    assert [word.text for word in SessionPast((chunk,)).starts[None].said][-1:] == ["netties"]

@@ -4,7 +4,7 @@ import asyncio
 
 import orjson
 
-from pipeline.audio import RATE
+from pipeline.audio import RATE, WINDOW
 from pipeline.documents.formats import word_object
 from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.words import Chunk, Segment, Word
@@ -43,7 +43,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
     async with session_registry(sqlite) as made:
         live = await made.open(job)
         begin = live.progress().received_bytes
-        assert begin == 4 * (RATE - MARGIN), "where the side that is behind goes on"
+        assert begin == 4 * -(-(RATE - MARGIN) // WINDOW) * WINDOW, "where the side that is behind goes on"
         async with live.seat() as seat:
             assert await seat.write(bytes(4 * 6 * RATE - begin))
             seat.finish()
@@ -66,7 +66,7 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
         live = await made.open(job)
-        live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
+        live._session._streams[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(4 * 20 * RATE))
             await eventually(lambda: (live.progress().settled_bytes or 0) >= 4 * 12 * RATE)

@@ -10,18 +10,19 @@ from starlette.datastructures import QueryParams
 
 from pipeline.audio import position
 from pipeline.events import TurnEnded
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.turn_end import WEIGHTS
 from pipeline.words import Chunk, Segment, Word
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.live.engine import UNAVAILABLE, LiveEngine
+from server.live.models import UNAVAILABLE, LiveModels
 from server.live.resuming import SessionPast, read_past
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED
 from tests.server.running import SPEECH
 from tests.server.talking import SECOND, Caller, open_talk, silence
@@ -102,18 +103,16 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
             raise AssertionError("nobody speaks")
 
     async def events() -> list[object]:
-        recogniser = ScriptedRecogniser(())
-        live = LiveEngine(
-            engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=NoTurnEnds()
-        )
-        session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", past=past)
+        models = ModelSet.of(ScriptedEngine())
+        live = LiveModels(engine="e", models=models, vad=None, turn_ends=NoTurnEnds())
+        session = live.stream(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             session.finish()
             return [one.event async for one in session.events()]
 
     [end] = asyncio.run(events())
-    assert end == TurnEnded(position(2) - past.offsets.position, None)
+    assert end == TurnEnded(position(2), None)
 
 
 # --- other doors ------------------------------------------------------------------------------------------------------

@@ -9,15 +9,17 @@ import numpy as np
 import orjson
 import pytest
 
-from pipeline.audio import RATE, position
+from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.capacity import Capacity
 from server.live import session_lease
-from server.live.resuming import LEAD, MARGIN, SessionPast
+from server.live.resuming import MARGIN, SessionPast
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.events import Event, NewEvent
@@ -36,17 +38,17 @@ from tests.server.working import BlobsOfDeletedJob
 from tests.waiting import eventually
 
 
-class NoAdmission:
+class NoAdmission(ModelSet):
     """Admits nobody."""
 
-    def admit(self, _growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise PipelineError("busy")
 
 
-class CautiousAdmission:
+class CautiousAdmission(ModelSet):
     """Admits sessions until there are twice as many."""
 
-    def admit(self, growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:
         if growth > 2:
             raise PipelineError("busy")
 
@@ -81,16 +83,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        assert (await made.progress(jobs[0])).received_bytes == 2 * (RATE - MARGIN)
+        begin = -(-(RATE - MARGIN) // WINDOW) * WINDOW
+        assert (await made.progress(jobs[0])).received_bytes == 2 * begin
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
-        assert live.progress().received_bytes == 2 * (RATE - MARGIN)
+        assert live.progress().received_bytes == 2 * begin
         assert await made.open(jobs[0]) is live
         with pytest.raises(Refused, match="ingest_finished"):
             await made.open(jobs[1])
         assert await is_over(sqlite, container) is State.COMPLETED
         async with live.seat() as seat:
-            assert await seat.write(bytes(2 * (3 * RATE + MARGIN)))
+            assert await seat.write(bytes(2 * (4 * RATE - begin)))
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
@@ -98,17 +101,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     assert job.text.startswith("so my fellow Americans ")
 
 
-class Late:
+class Late(ModelSet):
     """A model whose live windows wait for long."""
 
-    def admit(self, growth: float) -> None:  # noqa: ARG002  Headroom gives the name
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise Overloaded("words are late")
 
 
 async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_ones_wait(sqlite):
     begun, fresh = [await submit(sqlite, order=order()) for _ in range(2)]
     await sqlite.jobs.release(await begin_session(sqlite, begun), delay_s=0.0, error=None, count=False)
-    async with session_registry(sqlite, headroom=Late()) as made:
+    async with session_registry(sqlite, models=Late.of(ScriptedEngine())) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (begun, fresh)]
         assert None not in jobs
         assert (await made.open(jobs[0])).resumed
@@ -169,7 +172,9 @@ SLOW_AND_QUICK = {
 
 
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(sqlite):
-    async with session_registry(sqlite, capacities=SLOW_AND_QUICK) as made:
+    languages = ScriptedEngine().languages
+    models = ModelSet([KnownModel(name, languages) for name in SLOW_AND_QUICK], lambda _: ScriptedEngine())
+    async with session_registry(sqlite, models=models, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
             await open_new(made, sqlite, wanted)
         made.admit("production", order())
@@ -187,7 +192,7 @@ async def test_a_session_that_another_process_holds_is_busy(sqlite):
 
 
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sqlite):
-    async with session_registry(sqlite, headroom=NoAdmission()) as made:
+    async with session_registry(sqlite, models=NoAdmission.of(ScriptedEngine())) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order()))
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
             with pytest.raises(Refused) as refusal:
@@ -198,7 +203,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sql
 
 
 async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         lives = [await open_new(made, sqlite, order()) for _ in range(2)]
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -208,7 +213,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
 
 
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         live = await open_new(made, sqlite, order(separate=True, channels=2))
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -251,7 +256,7 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(sqlite):
     jobs = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
     log = SlowLog(sqlite, *[job.id for job in jobs if job])
-    async with session_registry(with_stores(sqlite, events=log), headroom=CautiousAdmission()) as made:
+    async with session_registry(with_stores(sqlite, events=log), models=CautiousAdmission.of(ScriptedEngine())) as made:
         opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
         await asyncio.sleep(0.1)
         with pytest.raises(Refused, match="queue_full"):
@@ -305,29 +310,29 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
     """The scripted engine says words at fixed times, so words of audio that is sent again would come twice."""
     async with session_registry(sqlite) as made:
         engine = made._parts.engines["production"]
-        settled, origin = position(4.32), position(4.32) - LEAD
+        settled = position(4.32)
         past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
-        session = engine.session(order(), tenant="t", past=past)
+        session = engine.stream(order(), tenant="t", starts=past.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
-            await session.feed(np.zeros(position(8) - origin, np.float32))
+            await session.feed(np.zeros(position(8) - past.resumes_at, np.float32))
             session.finish()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
         assert [word.text for word in words] == script_words(8)[11:]
-        assert min(word.start for word in words) + origin >= settled
+        assert min(word.start for word in words) >= settled
 
 
 @pytest.mark.parametrize("separate", [False, True])
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
-    going, recognise = asyncio.Event(), Scheduler.recognise
+    going, recognise = asyncio.Event(), Scheduler.recognise_newest
 
     async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
         await going.wait()
         return await recognise(self, *given, **named)
 
-    monkeypatch.setattr(Scheduler, "recognise", stuck)
+    monkeypatch.setattr(Scheduler, "recognise_newest", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(

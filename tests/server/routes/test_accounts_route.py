@@ -7,6 +7,7 @@ import pytest
 
 from server.clock import now_ms
 from server.model.instants import parse_iso
+from tests.server.running import until_over
 from tests.server.serving import serve, wav
 
 ADDRESSES = itertools.count(1)
@@ -267,6 +268,27 @@ def test_a_token_is_for_a_job_of_ones_own(server, client):
         assert (refused.status_code, code(refused)) == (404, "job_not_found")
 
 
+def test_a_link_lasts_for_the_session_and_as_long_after_it_as_chosen(server, client):
+    job_id = client.post("/v1/live", json={}).json()["job_id"]
+
+    def make(after_s: int) -> dict[str, object]:
+        answer = client.post("/v1/tokens", json={"job_id": job_id, "after_end_seconds": after_s})
+        assert answer.status_code == 201
+        return answer.json()
+
+    def events(token: object) -> int:
+        return httpx.head(f"{server.base}/v1/jobs/{job_id}/events", params={"token": token}).status_code
+
+    day, none = make(86_400), make(0)
+    assert (day["expires_at"], day["reachable"]) == (None, False)
+    assert day["page_url"] == f"{server.base}/live/{job_id}#token={day['token']}"
+    assert (events(day["token"]), events(none["token"])) == (200, 200)
+    client.post(f"/v1/jobs/{job_id}/cancel")
+    ended = until_over(client, job_id)["finished_at"]
+    assert (events(day["token"]), events(none["token"])) == (200, 401)
+    assert parse_iso(make(86_400)["expires_at"]) - parse_iso(ended) == 86_400_000
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -275,7 +297,11 @@ def test_a_token_is_for_a_job_of_ones_own(server, client):
         ({"job_id": "job_1", "scope": "admin"}, "scope"),
         ({"job_id": "job_1", "scope": []}, "scope"),
         ({"job_id": "job_1", "ttl_seconds": 0}, "ttl_seconds"),
-        ({"job_id": "job_1", "ttl_seconds": 3601}, "ttl_seconds"),
+        ({"job_id": "job_1", "ttl_seconds": 2_592_001}, "ttl_seconds"),
+        ({"job_id": "job_1", "scope": "ingest", "ttl_seconds": 3601}, "ttl_seconds"),
+        ({"job_id": "job_1", "after_end_seconds": -1}, "after_end_seconds"),
+        ({"job_id": "job_1", "scope": "ingest", "after_end_seconds": 60}, "after_end_seconds"),
+        ({"job_id": "job_1", "ttl_seconds": 60, "after_end_seconds": 60}, "after_end_seconds"),
     ],
 )
 def test_a_bad_request_for_a_token_names_the_member(client, body, param):

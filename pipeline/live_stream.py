@@ -1,10 +1,10 @@
 """Drives a StreamCore with asyncio: the samples of one live stream in, events out. server/live/ makes one per session.
 
-    session = Session(StreamCore(options), vad=voice, recogniser=scheduler)
-    tasks.create_task(session.run())
-    await session.feed(samples)                     # waits while enough is buffered
-    session.finish()
-    async for happened in session.events(): ...     # decisions of the core, with their time
+    stream = LiveStream(StreamCore(options), vad=voice, recogniser=scheduler)
+    tasks.create_task(stream.run())
+    await stream.feed(samples)                      # waits while enough is buffered
+    stream.finish()
+    async for happened in stream.events(): ...     # decisions of the core, with their time
 
 run() continues with or without a writer until finish() is called and the last events are decided.
 """
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from pipeline.events import Event
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamCounts
+from pipeline.recognition.turn_end import TurnEndDetector
 from pipeline.text.rewriting import TextRewriter
 from pipeline.timed_events import MAX_UNREAD, EventClock, TimedEvent, read_events
 from pipeline.waking import Changes
@@ -58,33 +60,12 @@ ROUND_SMOOTHING = 0.3
 """The weight of the newest answer in the average answer time."""
 
 
-class LiveRecogniser(Protocol):
-    """What a Session needs from the scheduler."""
-
-    async def recognise(
-        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> RecognitionResult:
-        """Return what is recognised in *request*, or in the request that *newer* returns when its turn comes.
-
-        Raises EngineFailed, EngineTimeout.
-        """
-        ...
-
-
-class TurnEnds(Protocol):
-    """What a Session needs to end turns by meaning: pipeline/recognition/turn_end.py has it."""
-
-    async def probability(self, turn: Samples) -> float:
-        """Return the probability that the speaker of *turn* has finished. Raises EngineFailed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class SessionStatistics:
-    """The state of a session and what it has done so far."""
+class StreamStatistics:
+    """The state of a stream and what it has done so far."""
 
-    received: int  # samples accepted
-    waiting: int  # of these, not yet taken in
+    received: int  # the end of the audio so far
+    waiting: int  # samples that are not taken in yet
     unread: int  # events waiting for their reader
     round_s: float  # average time of an answer
     lag_s: float  # of the last committed word
@@ -106,7 +87,7 @@ _Answer: TypeAlias = Callable[[], None]
 """Gives the core an answer of the recogniser or of the model for the ends of turns."""
 
 
-class Session:
+class LiveStream:
     """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
 
     def __init__(
@@ -114,10 +95,10 @@ class Session:
         core: StreamCore,
         *,
         vad: LiveSpeechProbability,
-        recogniser: LiveRecogniser,
+        recogniser: LanguageRouter,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised
-        turn_ends: TurnEnds | None = None,  # None: turns end by silence alone
+        turn_ends: TurnEndDetector | None = None,  # None: turns end by silence alone
     ) -> None:
         self._core = core
         self._vad = vad
@@ -137,11 +118,12 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._clock = EventClock(time.time() - self._loop.time())
         self._changes = Changes()
-        self._began_s = 0.0  # when a player in real time would have begun, which waits for audio that comes late
         self._round_s = 0.0
         self._language: str | None = None  # of the last answer, which may be a guess
-        self._received = 0
-        self._finalized = 0  # the position of the last finalize()
+        self._received = core.position  # the end of the audio so far
+        # When a player in real time, which waits for audio that comes late, would have played position 0.
+        self._began_s = self._loop.time() - self._received / RATE
+        self._finalized = self._received  # the position of the last finalize()
         self._ended = False
         self._over = False
 
@@ -173,7 +155,7 @@ class Session:
         """Decide all words fed so far, up to the last whole window, as if the speaker had stopped there.
 
         Returns that position. The event Finalized has it too. One event answers all calls at the same position; no
-        event follows a call at position 0 or after finish().
+        event follows a call before any audio or after finish().
         """
         reached = self._received - self._received % WINDOW
         if reached > self._finalized and not self._ended:
@@ -181,8 +163,13 @@ class Session:
             self._queue(_Command.FINALIZE)
         return self._finalized
 
+    @property
+    def start(self) -> int:
+        """The position of the first sample."""
+        return self._core.start.at
+
     def copies(self) -> Mapping[int, int]:
-        """No channel is a copy of another one. See MultichannelSession.copies()."""
+        """No channel is a copy of another one. See MultichannelStream.copies()."""
         return {}
 
     def finish(self) -> None:
@@ -196,7 +183,7 @@ class Session:
         return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided_positions(self) -> Mapping[int | None, int]:
-        """The position before which everything is decided, by channel. This session has one channel, None.
+        """The position before which everything is decided, by channel. This stream has one channel, None.
 
         It is empty while events wait to be read.
         """
@@ -208,8 +195,8 @@ class Session:
         """Where something was said that is redacted: starts and ends, in positions."""
         return self._text.stage.redacted if self._text is not None else ()
 
-    def statistics(self) -> SessionStatistics:
-        return SessionStatistics(
+    def statistics(self) -> StreamStatistics:
+        return StreamStatistics(
             received=self._received,
             waiting=self._waiting,
             unread=len(self._unread),
@@ -226,16 +213,16 @@ class Session:
         voice detector, end this task.
         """
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as self._tasks:
                 while not self._core.finished:
                     await self._changes.until(lambda: self._due or bool(self._answers) or self._core.finished)
                     await self._detect()  # audio that came before an answer is taken in before it
                     while self._detected and await self._may_take_in():
-                        self._take_in(tasks)
+                        self._take_in()
                     if self._answers:
                         self._asked -= 1
                         self._answers.popleft()()
-                        self._advance(tasks)
+                        self._advance()
                     elif self._backlog:
                         await asyncio.sleep(0)
         finally:
@@ -311,7 +298,7 @@ class Session:
     def _has_room(self) -> bool:
         return self._core.room > 0 and len(self._unread) < MAX_UNREAD
 
-    def _take_in(self, tasks: asyncio.TaskGroup) -> None:
+    def _take_in(self) -> None:
         """Give the core the next part: a command, or windows up to one that may cause a decision."""
         item = self._detected.popleft()
         if item is _Command.FINALIZE:
@@ -327,7 +314,7 @@ class Session:
             if count < len(windows):
                 self._detected.appendleft((windows[count:], speech[count:]))
             self._core.receive_audio(windows[:count], speech[:count])
-        self._advance(tasks)
+        self._advance()
 
     async def _wait_if_ahead(self) -> None:
         """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
@@ -340,7 +327,7 @@ class Session:
         """By how much the sender is further ahead of real time than it may be; 0 or less if it is not."""
         return self._began_s + (self._core.position + WINDOW) / RATE - AHEAD_S - self._loop.time()
 
-    def _advance(self, tasks: asyncio.TaskGroup) -> None:
+    def _advance(self) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
         events = self._events_received()
         if events:
@@ -349,11 +336,11 @@ class Session:
         request = self._core.decode_wanted()
         if request is not None:
             self._asked += 1
-            tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
+            self._tasks.create_task(self._ask(request), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
             self._asked += 1
-            tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
+            self._tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
         self._changes.notify()
 
     def _events_received(self) -> Sequence[Event]:
@@ -365,11 +352,11 @@ class Session:
         shown = self._text.rewrite(events, decided=decided, language=self._language)
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
-    async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
+    async def _ask(self, request: DecodeRequest) -> None:
         """Send one request. run() gives the answer to the core."""
         requested_s = self._loop.time()
         try:
-            result = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
+            result = await self._recogniser.recognise(request, tenant=self._tenant, newer=self._newer)
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
             self._queue_answer(self._core.receive_failure)
@@ -395,11 +382,11 @@ class Session:
             probability = None
         self._queue_answer(partial(self._core.receive_turn_check, probability))
 
-    def _newer(self, tasks: asyncio.TaskGroup) -> DecodeRequest | None:
+    def _newer(self) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
         self._begin_detecting()
         while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.behind):
-            self._take_in(tasks)
+            self._take_in()
         if not self._core.decode_due:
             return None
         self._core.withdraw()

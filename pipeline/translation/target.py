@@ -1,0 +1,209 @@
+"""Translates the words of one recording into one language: a call at a time, nothing dropped, caught up after failures.
+
+A translator that fails is asked again with growing pauses, or when it says so. What comes meanwhile is joined to what
+failed. An answer that cannot be a translation is asked for again without context; then its unit is given up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pipeline.audio import Samples
+from pipeline.translation.translator import (
+    TranslationRequest,
+    Translator,
+    TranslatorUnavailable,
+    UnusableAnswer,
+    answer_of,
+)
+from pipeline.translation.units import Backlog, NumberedWord, Unit, spans_of
+from pipeline.waking import Changes
+
+CONTEXT_PAIRS = 2
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+
+FAILURES = 2
+"""After this many failures in a row there is an outage, and a unit that fails lets the others go first."""
+
+LATE_S = 10.0
+"""A translation that is this late is an outage too."""
+
+CHECK_S = 0.5
+"""How often it is looked whether a translation is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A unit and its translation. *lag_s*: since the end of its last word was heard; None in files."""
+
+    unit: Unit
+    text: str
+    lag_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """From the position *since* on there are no translations; with *until* they are there again, if late."""
+
+    since: int
+    until: int | None = None
+
+
+Happened: TypeAlias = Translated | Outage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions:
+    """What is the same for all units of a target."""
+
+    language: str
+    terms: tuple[str, ...] = ()
+    spoken: str | None = None  # the language of words that do not say theirs
+    tenant: str = ""
+    timeout_s: float = 20.0  # of one call
+    wait_s: float = 60.0  # at the end, for the next answer
+
+
+@dataclass(slots=True)
+class Target:
+    """The translations of one recording into one language. Words are added while run() translates them."""
+
+    options: TargetOptions
+    translator: Translator
+    backlog: Backlog
+    samples_of: Callable[[Unit], Samples | None] = lambda _: None  # the audio of a unit; None: it is gone
+    context: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=CONTEXT_PAIRS))
+    _missing: list[Unit] = field(default_factory=list)  # units that were given up
+    _failing: set[int] = field(default_factory=set)  # the first words of units that failed since the last answer
+    _failed_alone: set[int] = field(default_factory=set)  # of those that failed before another one was answered
+    _asked: Unit | None = None
+    _outage: Outage | None = None
+    _ended: bool = False
+    _moved_at: float = 0.0  # when the last answer came, or the words ended
+    _changes: Changes = field(default_factory=Changes)
+
+    def add(self, words: Iterable[NumberedWord]) -> None:
+        """Add final words."""
+        self.backlog.add(words)
+        self._changes.notify()
+
+    def reach(self, channel: int | None, decided: int) -> None:
+        """Note that no further word of a channel starts before the position *decided*."""
+        self.backlog.reach(channel, decided)
+        self._changes.notify()
+
+    def finish(self) -> None:
+        """End the words. run() ends when all have a translation, or *wait_s* after the last answer."""
+        self.backlog.close_all()
+        self._ended = True
+        self._moved_at = asyncio.get_running_loop().time()
+        self._changes.notify()
+
+    def untranslated(self) -> list[tuple[int, int]]:
+        """Return what has no translation, as spans of positions."""
+        asked = [] if self._asked is None else [self._asked]
+        return spans_of([*self._missing, *asked, *self.backlog.waiting()])
+
+    async def run(self, write: Callable[[Happened], Awaitable[None]]) -> None:
+        """Translate until finish() was called and nothing waits. *write* gets what happens, one after the other."""
+        loop, working = asyncio.get_running_loop(), asyncio.create_task(self._work(write))
+        try:
+            while not working.done():
+                await self._changes.until(lambda: self._asked is not None or self._ended or working.done())
+                await asyncio.wait({working}, timeout=CHECK_S)
+                if self._ended and loop.time() - self._moved_at > self.options.wait_s:
+                    return
+                unit = self._asked
+                if unit is not None and self._outage is None and _lag_s(unit, loop.time()) > LATE_S:
+                    await self._begin_outage(unit, write)
+            await working
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+
+    async def _work(self, write: Callable[[Happened], Awaitable[None]]) -> None:
+        failures, pause_s = 0, FIRST_PAUSE_S
+        while True:
+            await self._changes.until(lambda: self.backlog.ready or self._ended)
+            unit = self._asked = self.backlog.take(joined=failures == 0)
+            if unit is None:
+                break
+            self._changes.notify()
+            try:
+                text = await self._translate(unit)
+            except UnusableAnswer:
+                self._missing.append(unit)
+                failures, pause_s = 0, FIRST_PAUSE_S
+            except TranslatorUnavailable as unavailable:
+                failures += 1
+                if failures == FAILURES and self._outage is None:
+                    await self._begin_outage(unit, write)
+                await asyncio.sleep(max(pause_s, unavailable.retry_after_s))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                self._put_back(unit, may_be_its_fault=failures > FAILURES and not unavailable.retry_after_s)
+            else:
+                failures, pause_s = 0, FIRST_PAUSE_S
+                await self._write(unit, text, write)
+            self._asked = None
+        self._changes.notify()
+
+    def _put_back(self, unit: Unit, *, may_be_its_fault: bool) -> None:
+        """Ask for *unit* again later. If it keeps failing while others do not, it is given up."""
+        if may_be_its_fault and unit.first in self._failed_alone:
+            self._missing.append(unit)
+        else:
+            self.backlog.put_back(last=may_be_its_fault)
+            if may_be_its_fault:
+                self._failing.add(unit.first)
+
+    async def _translate(self, unit: Unit) -> str:
+        """Return the translation of *unit*. Raises TranslatorUnavailable, UnusableAnswer."""
+        samples = self.samples_of(unit) if self.translator.listens else None
+        request = TranslationRequest(
+            text=unit.text,
+            target=self.options.language,
+            source=unit.language or self.options.spoken,
+            context=tuple(self.context),
+            terms=self.options.terms,
+            keep=unit.labels,
+            samples=samples,
+            tenant=self.options.tenant,
+        )
+        if len(unit.labels) == len(unit.words):
+            return unit.text
+        try:
+            return await self._ask(request)
+        except UnusableAnswer:
+            return await self._ask(request.without_context())
+
+    async def _ask(self, request: TranslationRequest) -> str:
+        try:
+            async with asyncio.timeout(self.options.timeout_s):
+                answer = await self.translator.translate(request)
+        except TimeoutError as late:
+            raise TranslatorUnavailable(f"no answer in {self.options.timeout_s:g} s") from late
+        return answer_of(answer, request)
+
+    async def _write(self, unit: Unit, text: str, write: Callable[[Happened], Awaitable[None]]) -> None:
+        now = self._moved_at = asyncio.get_running_loop().time()
+        self.context.append((unit.text, text))
+        self._failed_alone |= self._failing - {unit.first}
+        self._failing.clear()
+        self.backlog.sort()
+        lag_s = _lag_s(unit, now)
+        await write(Translated(unit, text, lag_s if unit.words[-1].heard_at is not None else None))
+        if self._outage is not None and lag_s <= LATE_S:
+            outage, self._outage = Outage(self._outage.since, unit.end), None
+            await write(outage)
+
+    async def _begin_outage(self, unit: Unit, write: Callable[[Happened], Awaitable[None]]) -> None:
+        self._outage = Outage(unit.start)
+        await write(self._outage)
+
+
+def _lag_s(unit: Unit, now: float) -> float:
+    """Return how long ago the end of *unit* was heard; 0 in files."""
+    heard_at = unit.words[-1].heard_at
+    return 0.0 if heard_at is None else now - heard_at

@@ -1,0 +1,137 @@
+"""Renders the entries of a job's timeline as the events that readers get. Pure.
+
+An entry is rendered alone, always to the same events: those who read while it is written, late ones and those who come
+back with Last-Event-ID get equal bytes. An entry may have no event, or, like `Words`, several.
+"""
+
+from typing import assert_never
+
+from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, and readers' events are kept
+
+from pipeline.audio import seconds
+from pipeline.documents.formats import rounded, word_event
+from pipeline.documents.translated import translation_object
+from pipeline.timeline import (
+    Change,
+    Correction,
+    DecidedUpTo,
+    Entry,
+    FinalizedUpTo,
+    JobEnd,
+    LanguageFound,
+    Notice,
+    Progress,
+    SegmentEnd,
+    SpeakerName,
+    SpeakersJoined,
+    SpeakersRevised,
+    SpeakerTurns,
+    SpeechEnd,
+    SpeechStart,
+    StateChange,
+    Translation,
+    TurnEnd,
+    Words,
+    WordsGiven,
+    WordsReplaced,
+)
+from pipeline.words import join_words, speaker_members
+from server.model.events import NewEvent
+from server.model.instants import iso
+
+
+def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for each kind of entry
+    """The events of *entry*, in order."""
+    match entry:
+        case Words():
+            return _words(entry) if entry.shown else []
+        case SegmentEnd():
+            return [_event("segment", _segment(entry))]
+        case LanguageFound(language, probability, channel):
+            return [_event("language", {"language": language, "probability": round(probability, 4), **_on(channel)})]
+        case SpeakersRevised(runs, final):
+            words = [{"first": run.first, "last": run.last, "speaker": run.speaker} for run in runs]
+            return [_event("speakers.revised", {"words": words, "final": final})]
+        case Translation():
+            return [_event("translation", translation_object(entry))]
+        case TurnEnd(at, probability, channel):
+            shown = None if probability is None else round(probability, 4)
+            return [_event("turn.ended", {"at": seconds(at), "probability": shown, **_on(channel)})]
+        case FinalizedUpTo(at, channel):
+            return [_event("finalized", {"at": seconds(at), **_on(channel)})]
+        case SpeechStart(at, channel):
+            return [_event("speech.started", {"at": seconds(at), **_on(channel)})]
+        case SpeechEnd(at, channel):
+            return [_event("speech.ended", {"at": seconds(at), **_on(channel)})]
+        case Notice(code, message, channel):
+            return [_event("warning", {"code": code, "message": message, **_on(channel)})]
+        case StateChange(state, progress):
+            return [_event("job.status", {"status": state, "progress": progress})]
+        case Progress(progress):
+            return [_event("job.progress", {"progress": progress})]
+        case Correction(revision, by, changes):
+            return [_event("corrected", {"revision": revision, "by": by, **change_object(one)}) for one in changes]
+        case JobEnd(state):  # it has only a type: the job's record is rendered when it is sent
+            return [_event(f"job.{state}", {"type": f"job.{state}"})]
+        case DecidedUpTo() | SpeakerTurns():
+            return []
+        case _:
+            assert_never(entry)
+
+
+def change_object(change: Change) -> dict[str, object]:
+    """Return a change as events and lists of corrections have it."""
+    match change:
+        case WordsReplaced(first, last, words):
+            shown = [word_event(stored.word) for stored in words]
+            text = join_words(stored.word for stored in words)
+            return {"first": first, "last": last, "text": text, "words": shown}
+        case WordsGiven(first, last, speaker):
+            return {"first": first, "last": last, "speaker": speaker or None}
+        case SpeakerName(speaker, name):
+            return {"speaker": speaker, "name": name or None}
+        case SpeakersJoined(speaker, into):
+            return {"speaker": speaker, "into": into}
+        case _:
+            assert_never(change)
+
+
+def _words(entry: Words) -> list[NewEvent]:
+    when = {} if entry.emitted_at is None else {"emitted_at": iso(entry.emitted_at)}
+    events = []
+    for number, stored in enumerate(entry.words, entry.first):
+        body = {
+            "index": number,
+            "segment": entry.segment,
+            **word_event(stored.word),
+            **_speaker(entry.channel, stored.speaker),
+            **when,
+        }
+        events.append(_event("word", body if stored.lag_ms is None else {**body, "lag_ms": stored.lag_ms}))
+    return events
+
+
+def _segment(entry: SegmentEnd) -> dict[str, object]:
+    return {
+        "id": entry.segment,
+        "start": seconds(entry.start),
+        "end": seconds(entry.end),
+        "text": entry.text,
+        "avg_logprob": rounded(entry.avg_logprob),
+        "no_speech_prob": rounded(entry.no_speech_prob),
+        **({} if entry.language is None else {"language": entry.language}),
+        **_speaker(entry.channel, entry.speaker),
+        **({} if entry.forced is None else {"forced": entry.forced}),
+    }
+
+
+def _speaker(channel: int | None, label: str | None) -> dict[str, int | str]:
+    return _on(channel) if label == "" else speaker_members(channel, label)
+
+
+def _on(channel: int | None) -> dict[str, int | str]:
+    return {} if channel is None else {"channel": channel}
+
+
+def _event(kind: str, body: dict[str, object]) -> NewEvent:
+    return NewEvent(kind, json_bytes(body))
