@@ -43,11 +43,11 @@ def place_in_speech(words: Sequence[Word], start: int, end: int, spans: Sequence
         after = min(len(voiced), -(-stop // WINDOW) - first + AROUND_FRAMES)
         voiced[at:after] = b"\1" * (after - at)
     placed = Voicing(first * WINDOW, bytes(voiced), extends=False).place(words)
-    return tuple(
-        word
-        for before, word in pairwise((None, *placed))
-        if before is None or plain(before.text) != plain(word.text) or _speech_in(word, spans) >= SAID_AGAIN
+    again = (
+        plain(before.text) == plain(word.text) and _speech_in(word, spans) < SAID_AGAIN
+        for before, word in pairwise(placed)
     )
+    return (*placed[:1], *(word for word, left_out in zip(placed[1:], again, strict=True) if not left_out))
 
 
 class Voicing:
