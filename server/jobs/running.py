@@ -1,9 +1,12 @@
 """One job whose audio is stored: transcribe it chunk by chunk, and write its outputs."""
 
+import asyncio
+import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -27,6 +30,7 @@ from server.jobs.voices import known_recordings, speaker_options
 from server.model.accounts import Plan
 from server.model.events import NewEvent
 from server.model.leases import HandBack
+from server.model.orders import AUDIO
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
 from server.storage.sql.jobs import JobStore
@@ -93,6 +97,9 @@ class TranscriptionAttempt(JobAttempt):
         transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
         transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
         artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
+        if order.keeps_audio:
+            async with self._tools.blobs.local(blob) as path:
+                artifacts.append(await asyncio.to_thread(_audio_artifact, blob, path))
         channels = len({chunk.channel for chunk in chunks}) - sum(map(is_copy, chunks))
         events: tuple[NewEvent, ...] = ()
         if order.diarize and order.word_timestamps:
@@ -157,6 +164,13 @@ def is_copy(chunk: Chunk) -> bool:
 
 class Stopped(Exception):
     """The server is shutting down, and the chunk in progress has been stored."""
+
+
+def _audio_artifact(key: str, path: Path) -> Artifact:
+    """The stored audio under *key*, which is the file at *path*, as an output of its job."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Artifact(kind=AUDIO, blob=key, sha256=digest, bytes=file.tell())
 
 
 def source_key(job_id: str) -> str:
