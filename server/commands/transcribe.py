@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -400,8 +401,8 @@ class _Here(_Transcriber):
                 chunks.append(chunk)
                 show(seconds(chunk.end) / (probe.duration_s or float("inf")))
         duration = max(chunk.end for chunk in chunks)
-        made = await asyncio.to_thread(assemble, chunks, duration=duration, engine=batch.engine_name, model="")
-        made = replace(made, model=batch.model_of(made.language))
+        join = partial(assemble, chunks, duration=duration, engine=batch.engine_name, model_of=batch.model_of)
+        made = await asyncio.to_thread(join)
         heading = Heading(
             job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
             created_at=iso(now_ms()),
