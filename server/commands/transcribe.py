@@ -14,8 +14,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -27,6 +28,7 @@ from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
+from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.language_names import ENGLISH, language_named
@@ -55,6 +57,7 @@ from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 from server.model.orders import Order
 
+MAX_AT_ONCE = 16  # a server lets an account follow 20 files at a time
 CANCEL_S = 5.0  # how long Ctrl-C waits for a server
 NO_SPEECH = "Nobody speaks in it, as far as the model can tell."
 FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
@@ -119,17 +122,20 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given)
     fields = members_given(given, declared.FILE_MEMBERS) | ({"word_timestamps": True} if given.words else {})
-    parse_with(parse_order, fields, sandbox=False, has_file=True)
+    order = parse_with(parse_order, fields, sandbox=False, has_file=True).order
+    if order.translate_to and given.server is None:
+        raise ConfigError("--translate-to needs --server: translations are made there")
+    outputs = [*formats, *translated_outputs(formats, order.translate_to)]
     recordings = find_recordings(given.sources)
-    if given.jobs is not None and given.jobs < 1:
-        raise ConfigError(f"--jobs must be at least 1, got {given.jobs}")
+    if given.jobs is not None and not 1 <= given.jobs <= MAX_AT_ONCE:
+        raise ConfigError(f"--jobs must be from 1 to {MAX_AT_ONCE}, got {given.jobs}")
     at_once = min(given.jobs or max(1, config.workers), len(recordings))
-    work = _work_of(given, recordings, formats, fields)
+    work = _work_of(given, recordings, outputs, fields)
     if given.server is None:
         return asyncio.run(_run(work, _Here(formats, fields, config, at_once), at_once))
     reached = connection(given, config)
     with reaching(reached.address):
-        return asyncio.run(_run(work, _There(formats, fields, reached, force=given.force), at_once))
+        return asyncio.run(_run(work, _There(formats, outputs, fields, reached, force=given.force), at_once))
 
 
 def _formats(given: argparse.Namespace) -> list[str]:
@@ -187,7 +193,13 @@ def _work_of(given: argparse.Namespace, recordings: list[Recording], formats: Se
 
 def _targets(folder: Path, recording: Recording, formats: Sequence[str]) -> dict[str, Path]:
     named = folder / recording.base
-    return {name: named.with_name(f"{named.name}.{OUTPUT_FORMATS[name].extension}") for name in formats}
+    return {name: named.with_name(f"{named.name}.{extension(name)}") for name in formats}
+
+
+def extension(name: str) -> str:
+    """The extension of an output's file: srt, and de.srt for the translation srt.de."""
+    kind, target = output_format(name)
+    return kind.extension if target is None else f"{target}.{kind.extension}"
 
 
 async def _run(work: _Work, transcriber: "_Transcriber", at_once: int) -> int:
@@ -389,8 +401,8 @@ class _Here(_Transcriber):
                 chunks.append(chunk)
                 show(seconds(chunk.end) / (probe.duration_s or float("inf")))
         duration = max(chunk.end for chunk in chunks)
-        made = await asyncio.to_thread(assemble, chunks, duration=duration, engine=batch.engine_name, model="")
-        made = replace(made, model=batch.model_of(made.language))
+        join = partial(assemble, chunks, duration=duration, engine=batch.engine_name, model_of=batch.model_of)
+        made = await asyncio.to_thread(join)
         heading = Heading(
             job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
             created_at=iso(now_ms()),
@@ -447,8 +459,10 @@ def _warnings(notes: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 class _There(_Transcriber):
-    def __init__(self, formats: Sequence[str], fields: Given, reached: Connection, *, force: bool) -> None:
-        self._formats = formats
+    def __init__(
+        self, formats: Sequence[str], outputs: Sequence[str], fields: Given, reached: Connection, *, force: bool
+    ) -> None:
+        self._outputs = outputs
         self._fields = {**fields, "output_formats": [*formats]}
         self._reached = reached
         self._force = force
@@ -462,8 +476,14 @@ class _There(_Transcriber):
             yield
 
     async def transcribe(self, recording: Recording, digest: str, show: Show) -> Transcribed:
-        job = await self._submit(recording, digest)
-        job_id = job["job_id"]
+        sending = asyncio.create_task(self._submit(recording, digest))
+        try:
+            job_id: str = (await asyncio.shield(sending))["job_id"]
+        except asyncio.CancelledError:  # Ctrl-C, and the server may have made the job already
+            with suppress(ServiceError, httpx.TransportError, TimeoutError):
+                async with asyncio.timeout(CANCEL_S):
+                    await self._cancel(recording, (await sending)["job_id"])
+            raise
         try:
             async for event in self._client.events(job_id):
                 if "progress" in event:
@@ -473,7 +493,7 @@ class _There(_Transcriber):
             await self._cancel(recording, job_id)
             raise
         return Transcribed(
-            {name: await self._client.output(record, name) for name in self._formats},
+            {name: await self._client.output(record, name) for name in self._outputs},
             record["duration"] or 0.0,
             record["language"],
             record["model"],
@@ -498,7 +518,9 @@ class _There(_Transcriber):
                 if error.code not in ("idempotency_key_reused", "idempotency_in_progress", "job_not_found"):
                     raise
                 return await self._client.submit(path, **self._fields)
-            if job["status"] in ("failed", "canceled"):  # that of another run
+            kept = {**job.get("formats", {}), **job.get("outputs", {})}
+            lacks = job["status"] == "completed" and not kept.keys() >= {*self._outputs}
+            if lacks or job["status"] in ("failed", "canceled"):  # that of another run
                 return await self._client.submit(path, **self._fields)
             return job
 
@@ -508,6 +530,6 @@ class _There(_Transcriber):
             async with asyncio.timeout(CANCEL_S):
                 await self._client.cancel(job_id)
             said = f"Canceled {job_id}."
-        except (ServiceError, OSError, TimeoutError):
+        except (ServiceError, httpx.TransportError, TimeoutError):
             said = f"{job_id} goes on at the server. `scribewire jobs cancel {job_id}` ends it."
         print(f"{recording.source}: {said}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from server.model.events import NewEvent
+from pipeline.timeline import Entry
 from server.model.jobs import Result
 
 
@@ -10,7 +10,7 @@ from server.model.jobs import Result
 class Artifact:
     """One finished output file."""
 
-    kind: str  # json | srt | vtt | txt | audio
+    kind: str  # json | srt | vtt | txt | docx | audio
     blob: str
     sha256: str
     bytes: int
@@ -23,4 +23,4 @@ class Outcome(Result):
     artifacts: tuple[Artifact, ...] = ()
     heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
     return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
-    events: tuple[NewEvent, ...] = ()  # logged before the terminal event
+    entries: tuple[Entry, ...] = ()  # of the timeline, before its last one

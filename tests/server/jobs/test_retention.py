@@ -1,6 +1,7 @@
 """Results that are not kept: handed over once, to whoever waits for them, then erased down to the last byte."""
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from tests.server.storing import (
     claim,
     completion,
     failure,
+    parts_done,
     storage_in,
     submit,
     types_of,
@@ -219,7 +221,16 @@ def test_a_recording_cannot_be_ordered_and_not_kept(server, client):
     key = client.post("/v1/keys", json={"retention": "none"}).json()["key"]
     with server.client(key) as other:
         answers.append(other.post("/v1/live", json={"record": True}))
-    assert [(answer.status_code, answer.json()["errors"][0]["param"]) for answer in answers] == [(422, "record")] * 2
+    answers.append(transcribe(client, record="true"))
+    hidden = {"url": "https://example.org/a", "record": True, "redact": ["email"]}
+    answers.append(client.post("/v1/transcribe", json=hidden))
+    assert [(answer.status_code, answer.json()["errors"][0]["param"]) for answer in answers] == [(422, "record")] * 4
+
+
+def test_a_word_file_is_delivered_in_base64(client):
+    record = transcribe(client, output_formats="docx,txt").json()
+    assert SPOKEN in record["outputs"]["txt"]
+    assert base64.b64decode(record["outputs"]["docx"], validate=True).startswith(b"PK")
 
 
 @pytest.mark.parametrize("value", ["", "all", "7d", "null", "none,none"])
@@ -279,7 +290,7 @@ async def test_the_python_client_returns_the_record_and_the_files_in_it(server, 
 
 
 async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
-    """A job with *outcome* whose results are not kept. It has a chunk, a word in its log, and an output."""
+    """A job with *outcome* whose results are not kept. It has a word and an output."""
     job_id = await submit(storage, order=Order(retention="none", prompt=HINT, metadata={"k": "v"}, **order))
     lease = await claim(storage)
     await checkpoint(storage, lease)
@@ -300,7 +311,7 @@ async def test_results_are_erased_once_they_were_handed_over(storage, clock):
     assert await storage.jobs.erase_outputs(job_id) == job_id
     job = await storage.jobs.get(job_id)
     assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
-    assert await storage.jobs.chunks(job_id) == []
+    assert await parts_done(storage, job_id) == 0
     assert await storage.jobs.artifact(job_id, "json") is None
     assert "word" not in await types_of(storage, job_id)
     assert (await types_of(storage, job_id))[-1] == "job.completed"

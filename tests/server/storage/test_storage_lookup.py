@@ -56,6 +56,8 @@ async def test_every_filter_leaves_what_it_names(storage, clock):
     assert await ids(storage, text="ÜBER") == ["job_a"]
     assert await ids(storage, text="100% sure_") == ["job_a"]
     assert await ids(storage, text="100%x") == []
+    assert await ids(storage, name="HTTPS://x") == ["job_b"]
+    assert await ids(storage, name="nowhere") == []
     assert await ids(storage, text="") == ["job_a"]
 
 
@@ -134,8 +136,8 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(st
     assert await storage.jobs.delete(job_id) == job_id
     assert await storage.jobs.delete(job_id) is None
     assert await storage.jobs.get(job_id) is None
-    assert await storage.jobs.chunks(job_id) == []
-    assert await storage.events.last(job_id) == 0
+    assert await storage.timelines.entries(job_id) == []
+    assert await storage.timelines.last(job_id) == 0
     assert await storage.outbox.backlog() == 0
     assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 
