@@ -119,10 +119,10 @@ class TrackDecoder:
 def _wav_context(context: AudioCodecContext, head: bytes) -> AudioCodecContext:
     """Return the decoder for the samples of a WAV file, of which FFmpeg mistakes two kinds. Raises InvalidAudio.
 
-    It takes those of RIFX for little-endian ones, and those of 24 bits in 32 for 24.
+    It takes those of RIFX for little-endian ones, and whole numbers of 24 bits in 32 for floats.
     """
     name = context.codec.name
-    if name == "pcm_s24le" and stored_bits(head) == 32:  # noqa: PLR2004  bits
+    if name in ("pcm_s24le", "pcm_f24le") and stored_bits(head) == 32:  # noqa: PLR2004  bits
         return _decoder("pcm_s32le", context)
     if not head.startswith(b"RIFX") or name.startswith(("pcm_u8", "pcm_mulaw", "pcm_alaw")):
         return context

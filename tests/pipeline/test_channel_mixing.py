@@ -227,7 +227,7 @@ ANSWERS = [VOICE[position(start) : position(start + 0.6)] for start in (0.4, 3.4
 def answered(chance: random.Random) -> tuple[bytes, Samples, bool]:
     """Return a recording, what is said in it, and whether two talks are; a short answer after a pause is its end."""
     channels = chance.randint(1, 8)
-    two_talks = channels == 2 and chance.random() < 0.5  # noqa: PLR2004  stereo
+    two_talks = channels == 2 and chance.random() < 0.5
     said = VOICE[: position(chance.uniform(3, 6))] if not two_talks else VOICE
     answer, pause = chance.choice(ANSWERS), position(chance.uniform(0.6, 3))
     said = np.concatenate((said, hiss(3e-4, pause), answer, hiss(3e-4, position(0.3))))
