@@ -11,6 +11,7 @@ from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class SessionParts:
     storage: Storage
     partials: Partials
     engines: Mapping[str, LiveEngine]  # by environment
+    translations: Mapping[str, Translation]  # by environment
     isolation: Isolation
     plans: Plans
     metrics: Metrics
