@@ -490,7 +490,7 @@ class LiveSession:
             warnings = [one for one in warnings if one["code"] != UNAVAILABLE] + self._translations.warnings
         recognised = Recognised(
             engine=self._models.engine,
-            model_of=self._models.model_of,
+            model_of=self._models.models.name_for,
             duration=duration,
             warnings=warnings,
             copies=len(copies),
