@@ -307,7 +307,9 @@ class SessionRegistry:
             await held.append([turns_of(turns, until=duration)])
         warnings = [{"code": code, "message": message} for code, message in known_notices(past).items()]
         warnings += [RECORDING_FAILED] if order.live.record else []
-        recognised = Recognised(engine=models.engine, model_of=models.models.name_for, duration=duration, warnings=warnings)
+        recognised = Recognised(
+            engine=models.engine, model_of=models.models.name_for, duration=duration, warnings=warnings
+        )
         await self._finisher.complete(held, recognised)
 
     async def _end_segments(self, held: HeldLease) -> Transcription:
