@@ -20,7 +20,7 @@ def translator() -> Iterator[Translator]:
 
 @pytest.fixture(scope="module")
 def server(translator, tmp_path_factory):
-    more = {"TRANSLATION_WAIT_S": "2", "TRANSLATION_TIMEOUT_S": "5"}
+    more = {"TRANSLATION_WAIT_S": "4", "TRANSLATION_TIMEOUT_S": "5"}
     with serve(tmp_path_factory.mktemp("translated"), live=HASTY, **translator.variables, **more) as started:
         yield started
 
