@@ -164,6 +164,9 @@ async def test_a_session_without_a_record_erases_translations_too(caller):
     record, _ = await speak(caller, translate_to="de", retention="none", output_formats=["txt"])
     assert not record["formats"]
     async with caller.client() as client:
+        async with asyncio.timeout(10):
+            while (await caller.job(record["job_id"], wait=1))["erased_at"] is None:
+                pass
         answer = await client.get(f"/v1/jobs/{record['job_id']}/events")
         assert "translation" not in answer.text
 
