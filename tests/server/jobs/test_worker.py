@@ -99,7 +99,7 @@ async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(shop
     async with shop.run_workers():
         after, plain = await shop.wait_for_end(broken), await shop.wait_for_end(whole)
     assert gate.resumed_behind == [0, 1]
-    assert (after.epoch, plain.epoch) == (2, 1)
+    assert (after.attempt, plain.attempt) == (2, 1)
     assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
     for name in order.output_formats:
         assert await shop.output(broken, name) == await shop.output(whole, name)
