@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
+from tests.server.running import run_server
 from tests.server.serving import serve
 from tests.server.stand_in import Translator, said, stand_in
-from tests.server.talking import HASTY, SECOND, Caller, Frame, script_words
+from tests.server.talking import HASTY, SECOND, Caller, Frame, durable, open_talk, script_words, silence
 
 SPOKEN = 16.0  # seconds of audio: 40 words of the script
 
@@ -182,3 +185,37 @@ async def test_usage_counts_the_characters_that_were_translated(caller, translat
     async with caller.client() as client:
         usage = {row["name"]: row["used"] for row in (await client.get("/v1/usage")).json()["usage"]}
     assert usage["translated_characters"] == sum(map(len, translator.asked))
+
+
+def test_a_server_that_is_killed_between_words_and_translation_translates_them_then(translator, tmp_path):
+    translator.behave, translator.delay_s = (lambda _text, _count: None), 1.5
+
+    async def first(me: Caller) -> tuple[Frame, list[Frame]]:
+        async with me.speaking(translate_to="de") as (record, talk):
+            await talk.send(silence(10), piece_s=0.25)
+            await talk.until(lambda frame: frame.get("index") == 20)
+            running.kill()
+            with suppress(ConnectionClosed):
+                while True:
+                    await talk.next()
+        return record, talk.frames
+
+    async def second(me: Caller, record: Frame, last: int) -> list[Frame]:
+        async with open_talk(f"{me.socket(record)}?last_event_id={last}", me.headers) as talk:
+            at = (await talk.next())["received_bytes"]
+            await talk.send(silence(15)[at:])
+            await talk.close()
+            return talk.frames
+
+    with run_server(tmp_path / "data", ENGINE="scripted", **translator.variables) as running:
+        me = Caller(running, running.new_key())
+        record, before = asyncio.run(first(me))
+        assert len(of(before, "translation")) <= 1
+        translator.delay_s = 0.0
+        running.start()
+        after = asyncio.run(second(me, record, durable(before)[-1]["seq"]))
+        job = asyncio.run(me.job(record["job_id"]))
+    told = of([*before, *after], "translation")
+    covered = [number for one in told for number in range(one["first"], one["last"] + 1)]
+    assert covered == list(range(len(script_words(15)))), "each word once, in order"
+    assert not job["warnings"]
