@@ -115,8 +115,12 @@ class Target:
     @property
     def begins(self) -> int | None:
         """The position of the first word that has no translation yet; None: all have one."""
-        waiting = [unit.start for unit in self.backlog.waiting()] + ([self._asked.start] if self._asked else [])
-        return min(waiting, default=None)
+        return min((unit.start for unit in [*self.asked, *self.backlog.waiting()]), default=None)
+
+    @property
+    def asked(self) -> list[Unit]:
+        """The unit that is being translated, if one is."""
+        return [] if self._asked is None else [self._asked]
 
     def finish(self) -> None:
         """End the words. run() ends when all have a translation, or *wait_s* after the last answer."""

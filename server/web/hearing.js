@@ -2,7 +2,7 @@
 // and files.
 
 import { root } from "./api.js";
-import { code } from "./dom.js";
+import { code, make } from "./dom.js";
 import { offerTargets } from "./languages.js";
 
 const MAX_NAMED = 5; // with more languages only their number is shown
@@ -16,6 +16,9 @@ export async function showHearing() {
   const { models, languages, bundled, speakers, endpointing, translates_to: targets } = await answer.json();
   offerTargets(targets ?? []);
   const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `by ${name} in ${said(hears)}`);
+  for (const choice of document.querySelectorAll("select[name=model]")) {
+    choice.replaceChildren(choice.options[0], ...models.map(({ name }) => make("option", { value: name }, name)));
+  }
   for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
   for (const choice of document.querySelectorAll(".semantic")) choice.hidden = !endpointing.includes("semantic");
   for (const line of document.querySelectorAll(".hears")) {

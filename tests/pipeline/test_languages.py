@@ -19,7 +19,6 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
 from pipeline.recognition.languages import choose_language
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.routing import LanguageRouter
 from pipeline.words import Chunk
 from tests.server.serving import isolation
 
@@ -39,7 +38,7 @@ LANGUAGES = ["en", "es", "es", "en"]
         ({"en": 0.9, "es": 0.1}, "es", 3.0, ("en", None)),  # ... unless the other one is certain
         ({"en": 0.89, "es": 0.01, "fr": 0.1}, "es", 3.0, ("en", "es")),
         ({"en": 0.89, "es": 0.11}, "es", 1.4, ("es", None)),  # in short phrases languages sound alike
-        ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", None)),
+        ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", "es")),  # ... so even where one seems certain the words decide
         ({"en": 0.6, "es": 0.4}, "en", 3.0, ("en", None)),
         ({"en": 0.6, "es": 0.4}, "de", 0.3, ("en", None)),  # it may not be found
     ],
@@ -69,11 +68,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def transcribe_file(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
     async def main() -> list[Chunk]:
-        router = LanguageRouter(ModelSet.of(engine))
         with ThreadPoolExecutor(2) as threads:
             batch = Batch(
                 engine=engine,
-                recogniser=router,
+                models=ModelSet.of(engine),
                 voice=VoiceDetector(),
                 isolation=isolation(),
                 threads=threads,

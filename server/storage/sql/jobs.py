@@ -170,7 +170,7 @@ class JobStore(SqlStore):
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
-        if which.text is None:
+        if which.text is None and which.name is None:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))
         async with self._turns.turn(which.account), self._searching:
             return await self.database.read(lambda tx: listing.find(tx, which, limit))

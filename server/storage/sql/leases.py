@@ -97,8 +97,8 @@ def checkpoint(
 ) -> int | None:
     """Append what was recognised of a file and extend the lease, in one commit.
 
-    The attempt got further than those before it, so that none of them counts towards the limit any more. Returns the number of the
-    timeline's last event; None if the lease is lost.
+    The attempt got further than those before it, so that none of them counts towards the limit any more. Returns the
+    number of the timeline's last event; None if the lease is lost.
     """
     row = _find_lease(tx, lease)
     if row is None:
@@ -249,8 +249,9 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: 
     state = step(State(row["state"]), Cause.CLAIMED)
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
-        "UPDATE jobs SET state = ?, attempt = attempt + 1, stuck = stuck + 1, epoch = epoch + 1, lease_id = ?, owner = ?, lease_until = ?,"
-        " stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        "UPDATE jobs SET state = ?, attempt = attempt + 1, stuck = stuck + 1, epoch = epoch + 1, lease_id = ?,"
+        " owner = ?, lease_until = ?, stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?)"
+        " WHERE id = ? RETURNING *",
         (state, secrets.token_hex(16), worker, until, stage, tx.now, tx.now, row["id"]),
     )
     last_seq = append(tx, row["id"], [StateChange(state, row["progress"])])

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from server.model.jobs import Job, JobFilter
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.rows import JOB_COLUMNS, SqlRow, job_of
@@ -13,18 +15,26 @@ SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
     """At most *limit* jobs behind the cursor which.after. Jobs made after the first page shift no page."""
-    if which.text is None:
+    if which.text is None and which.name is None:
         return [job_of(row) for row in _page(tx, which, limit, columns=JOB_COLUMNS)]
-    folded, found = which.text.casefold(), list[str]()
-    while len(found) < limit:  # the databases do not agree on upper case, so the text is compared here
-        page = _page(tx, which, SEARCHED_AT_ONCE, columns="id, created_at, text")
-        hits = [row["id"] for row in page if row["text"] is not None and folded in row["text"].casefold()]
-        found += hits[: limit - len(found)]
+    text, name = (None if wanted is None else wanted.casefold() for wanted in (which.text, which.name))
+    found: list[str] = []
+    while len(found) < limit:  # the databases do not agree on upper case, so texts are compared here
+        page = _page(tx, which, SEARCHED_AT_ONCE, columns="id, created_at, source, text")
+        found += [row["id"] for row in page if _has(row, text, name)][: limit - len(found)]
         if len(page) < SEARCHED_AT_ONCE:
             break
         which = replace(which, after=(page[-1]["created_at"], page[-1]["id"]))
     rows = [tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,)) for job_id in found]  # noqa: S608  a constant
     return [job_of(row) for row in rows if row is not None]
+
+
+def _has(row: SqlRow, text: str | None, name: str | None) -> bool:
+    """Whether the row's job has this *text* and this *name*, both in lower case. None: any."""
+    if text is not None and (row["text"] is None or text not in row["text"].casefold()):
+        return False
+    source = orjson.loads(row["source"])
+    return name is None or name in (source.get("filename") or source.get("url") or "").casefold()
 
 
 def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str) -> Sequence[SqlRow]:

@@ -228,8 +228,7 @@ TIMELINE = """
 NEWEST = TABLES + TIMELINE
 """All tables, as a new database gets them."""
 
-TO_TIMELINE = (
-    """
+COLUMNS = """
     ALTER TABLE jobs ADD COLUMN last_entry INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN stuck INTEGER NOT NULL DEFAULT 0;
     UPDATE jobs SET stuck = attempt;
@@ -238,8 +237,8 @@ TO_TIMELINE = (
         class, (blob IS NULL AND source_type = 'url'), environment, virtual_time, id
     ) WHERE state = 'queued';
 """
-    + TIMELINE
-)
+
+TO_TIMELINE = COLUMNS + TIMELINE
 """The step from the schema before, which had events and chunks. takeover.py makes timelines of them."""
 
 AFTER_TAKEOVER = """
