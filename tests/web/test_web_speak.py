@@ -372,6 +372,7 @@ def test_the_link_has_a_code_to_scan_and_an_overlay_as_chosen(page, key):
         lambda: (now := str(page.element("#speak-link").get_attribute("value"))) != link and now, "another link"
     )
     page.click("#speak-shared summary")
+    assert len(page.all("#speak-shared .overlay-look [name]")) == 7
     page.script("""
       const look = document.querySelector("#speak-shared .overlay-look");
       look.querySelector("[name=lines]").value = 3;
