@@ -12,7 +12,8 @@ from typing import TypeVar
 from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
 from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading, OutputFormat
+from pipeline.documents.formats import Heading
+from pipeline.documents.translated import in_language, output_format, translation_objects
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
 from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
@@ -30,6 +31,8 @@ from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
+from server.translation.running import INCOMPLETE
+from server.translation.targets import translated_characters, untranslated, written_language
 from server.waiting import set_within
 
 AWAY_S = 2.0  # between two attempts to store something while the bucket is away
@@ -67,8 +70,8 @@ class Finisher:
         await held.note(stage="writing")
         stored = await self.storage.timelines.entries(job.id)
         size = total_bytes(stored)
-        transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
-        made = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
+        past, transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
+        made = [await self._write(name, transcript, past, held, size) for name in job.order.outputs]
         made += [] if recognised.audio is None else [recognised.audio]
         return replace(outcome, artifacts=tuple(made))
 
@@ -104,9 +107,11 @@ class Finisher:
                 if await set_within(self.closing, AWAY_S):
                     raise
 
-    async def _write(self, name: str, transcript: Transcript, held: HeldLease, size: int) -> Artifact:
+    async def _write(
+        self, name: str, transcript: Transcript, past: Transcription, held: HeldLease, size: int
+    ) -> Artifact:
         """Store the output *name*. *size* is that of the timeline, in bytes."""
-        job, kind = held.job, OUTPUT_FORMATS[name]
+        job = held.job
         heading = Heading(
             job_id=job.id,
             created_at=iso(job.created_at),
@@ -115,8 +120,9 @@ class Finisher:
             subtitles=job.order.subtitles,
             paragraphs=job.order.text.paragraphs,
             search=job.order.text.search,
+            translations=translation_objects(past, job.order.translate_to),
         )
-        data, sha256 = await compute(job.account, size, _render, kind, transcript, heading)
+        data, sha256 = await compute(job.account, size, _render, name, transcript, past, heading, job.order)
         key = output_key(name, job, epoch=held.lease.epoch)
 
         async def store() -> None:
@@ -129,16 +135,24 @@ class Finisher:
 
 def output_key(name: str, job: Job, *, epoch: int) -> str:
     """The blob key of the output *name*. Each epoch of the job has its own."""
-    return f"{job.id}/{epoch}.{OUTPUT_FORMATS[name].extension}"
+    kind, target = output_format(name)
+    return f"{job.id}/{epoch}.{target}.{kind.extension}" if target else f"{job.id}/{epoch}.{kind.extension}"
 
 
-def _render(kind: OutputFormat, transcript: Transcript, heading: Heading) -> tuple[bytes, str]:
+def _render(
+    name: str, transcript: Transcript, past: Transcription, heading: Heading, order: Order
+) -> tuple[bytes, str]:
+    kind, target = output_format(name)
+    if target is not None:
+        transcript = in_language(transcript, past, target, written=written_language(order, translated=True))
     data = kind.render(transcript, heading)
     return data, hashlib.sha256(data).hexdigest()
 
 
-def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> tuple[Transcript, Outcome]:
-    """The transcript of a timeline, and how its job ends, without the files."""
+def _outcome(
+    stored: Sequence[bytes], order: Order, recognised: Recognised
+) -> tuple[Transcription, Transcript, Outcome]:
+    """The fold and the transcript of a timeline, and how its job ends, without the files."""
     past = Transcription.of(map(unpack, stored))
     live, duration = order.live is not None, recognised.duration
     if live:
@@ -153,19 +167,26 @@ def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> t
     channels = len({chunk.channel for chunk in chunks}) - copies
     notes = (dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes)
     speakers = None if transcript.turns is None else {who: seconds(s) for who, s in transcript.speakers.items()}
-    return transcript, Outcome(
-        state=State.COMPLETED,
-        duration_s=seconds(duration),
-        language=transcript.language,
-        language_probability=transcript.language_probability,
-        languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
-        engine=transcript.engine,
-        model=transcript.model,
-        text=transcript.text,
-        speakers=speakers,
-        warnings=(*recognised.warnings, *notes),
-        heard_s=seconds(duration) * channels if order.separate else None,
-        entries=_final_speakers(past) if live or order.word_timestamps else (),
+    incomplete = untranslated(past, order) if order.translate_to else None
+    lacking = () if incomplete is None else ({"code": INCOMPLETE, "message": incomplete},)
+    return (
+        past,
+        transcript,
+        Outcome(
+            state=State.COMPLETED,
+            duration_s=seconds(duration),
+            language=transcript.language,
+            language_probability=transcript.language_probability,
+            languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
+            engine=transcript.engine,
+            model=transcript.model,
+            text=transcript.text,
+            speakers=speakers,
+            warnings=(*recognised.warnings, *lacking, *notes),
+            translated_characters=translated_characters(past),
+            heard_s=seconds(duration) * channels if order.separate else None,
+            entries=_final_speakers(past) if live or order.word_timestamps else (),
+        ),
     )
 
 

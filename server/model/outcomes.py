@@ -22,5 +22,6 @@ class Outcome(Result):
 
     artifacts: tuple[Artifact, ...] = ()
     heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
+    translated_characters: int = 0
     return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
     entries: tuple[Entry, ...] = ()  # of the timeline, before its last one
