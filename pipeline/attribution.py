@@ -110,11 +110,10 @@ class SpeakerRun:
     speaker: str
 
 
-def speaker_runs(segments: Iterable[Segment], turns: Sequence[SpeakerTurn]) -> list[SpeakerRun]:
-    """Return the speakers of all words, in the order in which the words came; nothing where there are no turns."""
+def speaker_runs(said: Iterable[tuple[Word, int | None]], turns: Sequence[SpeakerTurn]) -> list[SpeakerRun]:
+    """Return the speakers of all words, given with their channels by number; nothing where there are no turns."""
     times = SpeakerTimesByChannel(turns)
-    spoken = ((segment.channel, word) for segment in segments for word in segment.words)
-    labels = (times.speaker_of(word, channel) for channel, word in spoken)
+    labels = (times.speaker_of(word, channel) for word, channel in said)
     return join_runs((number, label) for number, label in enumerate(labels) if label is not None)
 
 

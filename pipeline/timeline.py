@@ -266,6 +266,11 @@ Entry: TypeAlias = (
 _decode = Decoder(Entry).decode
 
 
+def tag_of(kind: type[Entry]) -> str:
+    """Return the tag with which the stored form of this kind of entry begins."""
+    return str(kind.__struct_config__.tag)
+
+
 def pack(entry: Entry) -> bytes:
     """Return the stored form: a JSON array that begins with the tag. unpack() makes an equal entry of it.
 
@@ -349,5 +354,9 @@ def entries_of(chunk: Chunk, *, words: int, segments: int, shown: bool) -> list[
     return made
 
 
-def turns_of(turns: Iterable[SpeakerTurn]) -> SpeakerTurns:
-    return SpeakerTurns(tuple(StoredTurn(turn.speaker, turn.start, turn.end, turn.channel) for turn in turns))
+def turns_of(turns: Iterable[SpeakerTurn], *, until: int | None = None) -> SpeakerTurns:
+    """Return the entry for the turns of all speakers, up to the end of the recording if that is known."""
+    ends = ((turn, turn.end if until is None else min(turn.end, until)) for turn in turns)
+    return SpeakerTurns(
+        tuple(StoredTurn(turn.speaker, turn.start, end, turn.channel) for turn, end in ends if turn.start < end)
+    )

@@ -2,7 +2,7 @@
 
     past = Transcription.of(map(unpack, rows))
     assemble(past.chunks(), ...)                     # the transcript
-    past.channel(None).settled                       # where a live session, or a file, goes on
+    past.place.channel(None).settled                 # where a live session, or a file, goes on
 
 Files, live sessions, sessions that another process resumes, and documents all read the timeline here.
 """
@@ -73,7 +73,7 @@ class ChannelState:
 
 @dataclass(slots=True)
 class Continuation:
-    """Where a job goes on after these entries. A running session keeps one, too: its size stays small."""
+    """Where a job goes on after these entries. A running session keeps one: its size stays small."""
 
     channels: dict[int | None, ChannelState] = field(default_factory=dict)
     words: int = 0  # the number of the next word
@@ -125,9 +125,10 @@ class Continuation:
 
 
 @dataclass(slots=True)
-class Transcription(Continuation):
+class Transcription:
     """Everything that entries say. Hours of speech take a moment: fold them on a thread."""
 
+    place: Continuation = field(default_factory=Continuation)
     said: list[tuple[Word, int | None]] = field(default_factory=list)  # every word and its channel, by number
     labels: list[str | None] = field(default_factory=list)  # of each word, the newest speaker that readers know
     parts: list[Chunk] = field(default_factory=list)  # up to the last mark of each channel
@@ -151,10 +152,10 @@ class Transcription(Continuation):
                 self.said += [(stored.word, entry.channel) for stored in entry.words]
                 self.labels += [stored.speaker or None for stored in entry.words]
             case SegmentEnd():
-                if entry.segment not in self.open:
+                if entry.segment not in self.place.open:
                     raise DamagedEntry(f"segment {entry.segment} ends, which has no words")
                 segment = Segment(
-                    tuple(self.open[entry.segment].words),
+                    tuple(self.place.open[entry.segment].words),
                     entry.avg_logprob,
                     entry.no_speech_prob,
                     entry.channel,
@@ -173,10 +174,8 @@ class Transcription(Continuation):
             case Notice():
                 self.notices.setdefault(entry.code, entry.message)
             case _:
-                pass  # Continuation knows the others
-        super(Transcription, self).add(
-            entry
-        )  # a dataclass with slots is made anew, so super() alone finds the wrong one
+                pass  # the place knows the others
+        self.place.add(entry)
         if isinstance(entry, DecidedUpTo):
             self.parts.append(self._part(entry.channel, entry.position, entry.notes))
             self._ended.pop(entry.channel, None)
@@ -191,7 +190,7 @@ class Transcription(Continuation):
         """
         made = [*self.parts]
         for channel in dict.fromkeys([*self._ended, *channels]):
-            part = self._part(channel, max(duration, self.channel(channel).settled), ())
+            part = self._part(channel, max(duration, self.place.channel(channel).settled), ())
             made.append(replace(part, index=len(made), language=part.language or language))
         if self.turns is not None and made:
             made[-1] = replace(made[-1], turns=self.turns)
@@ -199,7 +198,7 @@ class Transcription(Continuation):
 
     def _part(self, channel: int | None, end: int, notes: tuple[str, ...]) -> Chunk:
         """The part of a channel from its last mark to *end*."""
-        state = self.channel(channel)
+        state = self.place.channel(channel)
         start = next((part.end for part in reversed(self.parts) if part.channel == channel), 0)
         return Chunk(
             index=len(self.parts),

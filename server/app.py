@@ -197,7 +197,7 @@ def _make_parts(
     """Make the RouteParts. *batches* and *offers* are by environment, *callbacks* by dialect."""
     storage, metrics, closing = sessions.storage, sessions.metrics, sessions.closing
     registry = SessionRegistry(sessions)
-    records = Records(storage.jobs, storage.blobs, links, registry, callbacks)
+    records = Records(storage, links, registry, callbacks)
     eraser = Eraser(storage, metrics, alone=not config.clustered)
     egress, prober = open_egress(config), Prober(sessions.isolation, storage.blobs, storage.rates)
     own_origin = origin_of(links.public_base_url)

@@ -15,6 +15,7 @@ from server.egress.guard import Egress
 from server.engines import ServedEngine
 from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
+from server.jobs.finishing import Finisher
 from server.jobs.housekeeping import Chore, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
@@ -42,10 +43,10 @@ def build_workers(
 ) -> Workers:
     """Make the workers of this process, which is called *name* in leases."""
     tools = WorkerTools(
-        jobs=storage.jobs,
-        blobs=storage.blobs,
+        storage=storage,
         fetcher=Fetcher(egress, storage.blobs),
         prober=prober,
+        finisher=Finisher(storage, metrics, closing),
         rules=WorkerRules(),
     )
     return Workers(

@@ -1,6 +1,6 @@
 """Joins the chunks of one recording to its Transcript. Batch jobs and live sessions call it at their end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.attribution import by_speaker, final_turns
@@ -26,7 +26,9 @@ class BrokenSequence(PipelineError):
     """
 
 
-def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str) -> Transcript:
+def assemble(
+    chunks: Iterable[Chunk], *, duration: int, engine: str, model_of: Callable[[str | None], str]
+) -> Transcript:
     """Return *chunks* as one Transcript of *duration* samples.
 
     The chunks must come in order and cover 0..duration without gap or overlap, and their words must start in order. If
@@ -35,6 +37,8 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
 
     Word times are clipped to the duration; nothing else is changed. Recognisers time words on a grid of 10 or 20 ms
     over a padded window, so the last word may end a step after the last sample. The API promises end <= duration.
+
+    *model_of* names the model that heard most of a language.
 
     If a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 
@@ -69,7 +73,7 @@ def assemble(chunks: Iterable[Chunk], *, duration: int, engine: str, model: str)
         language=language,
         language_probability=probability,
         engine=engine,
-        model=model,
+        model=model_of(language),
         notes=tuple(dict.fromkeys([note for chunk in ordered for note in chunk.notes] + doubts)),
         languages=spoken,
         turns=turns,

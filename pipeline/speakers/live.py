@@ -4,7 +4,7 @@
     label = speakers.label(word, None)        # of a word that becomes final now; it may be revised
     runs = speakers.listen({None: samples})   # on a thread; the words that have another label now
     state = speakers.state()                  # to store for a restart, after listen()
-    turns, runs = speakers.finish()           # all turns, and the final label of every word
+    turns = speakers.finish()                 # all turns, which have the final label of every word
 
 After a restart earlier words keep their labels, and voices that sound like those of the state have theirs.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from pipeline.attribution import SpeakerRun, SpeakerTimesByChannel, join_runs, word_turn
+from pipeline.attribution import SpeakerRun, join_runs, word_turn
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.diarizer import find_all_voices
 from pipeline.speakers.live_channel import Labels, LiveChannel
@@ -117,8 +117,8 @@ class LiveSpeakers:
         """Return what a restart needs. It has no audio."""
         return SpeakerState(self._labels.next, {name: channel.voices() for name, channel in self._channels.items()})
 
-    def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
-        """Listen to the end; return the turns of all speakers and the runs of all words, [] where nobody spoke."""
+    def finish(self) -> tuple[SpeakerTurn, ...]:
+        """Listen to the end; return the turns of all speakers. They say who spoke each word."""
         settled = [one for one in self._words if one.settled]
         settled_to = {one.channel: one.word.end for one in settled}  # words of a channel are in order
         turns = _turns_of(settled)
@@ -135,10 +135,7 @@ class LiveSpeakers:
                     for turn in channel.named_turns()
                     if turn.end > start
                 ]
-        turns.sort(key=lambda turn: turn.start)
-        times = SpeakerTimesByChannel(turns)
-        labels = [times.speaker_of(one.word, one.channel) for one in self._words]
-        return tuple(turns), join_runs((number, label) for number, label in enumerate(labels) if label is not None)
+        return tuple(sorted(turns, key=lambda turn: turn.start))
 
     def _replay(self) -> None:
         """Continue with the two speakers of each channel where the earlier words end."""

@@ -245,9 +245,9 @@ async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> 
                 chunks.append(chunk)
                 show(seconds(chunk.end))
     duration = max(chunk.end for chunk in chunks)
-    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model="")
+    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model_of=engine.batch.model_of)
     _print_notes(made.notes)
-    return replace(made, model=engine.batch.model_of(made.language))
+    return made
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
 from server.jobs.orders import ParsedRequest
-from server.live.session import LiveSession
-from server.live.writers import Seat
+from server.live.session import LiveSession, Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order

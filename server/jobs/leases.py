@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, Unpack
 
-from pipeline.documents.stored import pack_chunk
-from pipeline.words import Chunk
+from pipeline.timeline import Entry
 from server.model.errors import OutcomeUnknown, StorageBusy
-from server.model.events import NewEvent
 from server.model.jobs import Job, JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
@@ -50,7 +48,7 @@ class HeldLease:
         self.job = lease.job
         self.lease = lease
         self.until = requested_at + lease_s
-        self.last_seq = lease.last_seq  # of the log, to which only the holder of the lease writes
+        self.last_seq = lease.last_seq  # the number of the newest event
         self._jobs = jobs
         self._lease_s = lease_s
 
@@ -72,23 +70,21 @@ class HeldLease:
             self.until = requested_at + self._lease_s
         return answer
 
-    async def checkpoint(self, chunk: Chunk, events: Sequence[NewEvent], *, progress: float = 0.0) -> None:
-        """Store *chunk* and its events, and renew the lease, in one commit."""
-        body, lease_s, requested_at = pack_chunk(chunk), self._lease_s, 0.0
+    async def checkpoint(self, entries: Sequence[Entry], *, progress: float) -> None:
+        """Append what was recognised of a file to its timeline, and renew the lease, in one commit."""
+        lease_s, requested_at = self._lease_s, 0.0
 
         def keep(lease: Lease) -> Awaitable[int | None]:
             nonlocal requested_at
             requested_at = time.monotonic()
-            return self._jobs.checkpoint(
-                lease, index=chunk.index, body=body, events=events, progress=progress, lease_s=lease_s
-            )
+            return self._jobs.checkpoint(lease, entries, progress=progress, lease_s=lease_s)
 
         self.last_seq = await self._write(keep, timely=True)
         self.until = requested_at + lease_s
 
-    async def log(self, events: Sequence[NewEvent]) -> None:
-        """Append *events* to the job's log."""
-        self.last_seq = await self._write(lambda lease: self._jobs.log(lease, events), timely=True)
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """Append *entries* to the job's timeline, in one commit."""
+        self.last_seq = await self._write(lambda lease: self._jobs.append(lease, entries), timely=True)
 
     async def note(self, **facts: Unpack[JobFacts]) -> None:
         """See JobStore.note()."""

@@ -1,47 +1,39 @@
-"""One job whose audio is stored: transcribe it chunk by chunk, and write its outputs."""
+"""The work on one job under one lease: transcribe a file part by part, or download the audio of an address."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
-from pipeline.attribution import final_turns, speaker_runs
 from pipeline.audio import seconds
 from pipeline.batch import Batch, BatchOptions
-from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import segment_object, word_event
-from pipeline.documents.stored import unpack_chunk
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
-from pipeline.words import Chunk, Transcript
+from pipeline.timeline import entries_of, unpack
+from pipeline.transcription import Continuation, Transcription
+from pipeline.words import Chunk
 from server.background import compute, total_bytes
 from server.egress.fetch import Fetcher
+from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
-from server.jobs.outputs import completed_outcome, write_output
 from server.jobs.probing import Prober
-from server.jobs.sandbox import rehearse
 from server.jobs.voices import known_recordings, speaker_options
 from server.model.accounts import Plan
-from server.model.events import NewEvent
 from server.model.leases import HandBack
-from server.model.outcomes import Artifact, Outcome
-from server.storage.ports import BlobStore
-from server.storage.sql.jobs import JobStore
-
-WORD_BYTES = 40  # about the size of a word in a stored chunk
+from server.model.outcomes import Outcome
+from server.storage.sql.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTools:
     """The parts that a process uses for every job."""
 
-    jobs: JobStore
-    blobs: BlobStore
+    storage: Storage
     fetcher: Fetcher
     prober: Prober
+    finisher: Finisher
     rules: WorkerRules
 
 
@@ -52,7 +44,7 @@ class JobAttempt:
 
     def __init__(self, held: HeldLease, tools: WorkerTools, plan: Plan) -> None:
         self.held = held
-        self.keeper = LeaseKeeper(held, tools.jobs, tools.rules)
+        self.keeper = LeaseKeeper(held, tools.storage.jobs, tools.rules)
         self._tools = tools
         self._plan = plan
 
@@ -69,42 +61,24 @@ class TranscriptionAttempt(JobAttempt):
 
     def __init__(self, held: HeldLease, tools: WorkerTools, plan: Plan, batch: Batch) -> None:
         super().__init__(held, tools, plan)
-        self.patience_s = tools.rules.handback_s  # time to finish the chunk in work
+        self.patience_s = tools.rules.handback_s  # time to finish the part in work
         self._job = held.job
         self._batch = batch
         self._stopping = False
 
     def stop(self) -> None:
-        """Stop after the chunk in work: work() then raises Stopped."""
+        """Stop after the part in work: work() then raises Stopped."""
         self._stopping = True
 
     async def work(self) -> Outcome:
-        """Transcribe from the last checkpoint on, then write the outputs.
+        """Transcribe from the last checkpoint on, then write the documents.
 
         Raises the pipeline's errors, LeaseLost, Stopped.
         """
-        order, blob = self._job.order, self._job.blob
-        assert blob is not None, "a job whose audio is not stored yet is downloaded first"
-        chunks = await self._transcribe_chunks(blob)
-        await self.held.note(stage="writing")
-        duration = max(chunk.end for chunk in chunks)
-        account, size = self._job.account, WORD_BYTES * sum(len(s.words) for chunk in chunks for s in chunk.segments)
-        engine = self._batch.engine_name
-        transcript = await compute(account, size, assemble, chunks, duration=duration, engine=engine, model="")
-        transcript = replace(transcript, model=order.model or self._batch.model_of(transcript.language))
-        artifacts = [await self._write(name, transcript, size) for name in order.output_formats]
-        channels = len({chunk.channel for chunk in chunks}) - sum(map(is_copy, chunks))
-        events: tuple[NewEvent, ...] = ()
-        if order.diarize and order.word_timestamps:
-            events = await compute(account, size, final_speakers, chunks)
-        heard_s = seconds(duration) * channels if order.separate else None
-        return await compute(account, size, completed_outcome, transcript, artifacts, heard_s=heard_s, events=events)
-
-    async def _transcribe_chunks(self, key: str) -> list[Chunk]:
-        """Transcribe the rest of the audio and store each chunk. Returns all chunks, those of earlier attempts too."""
-        order = self._job.order
-        stored = self.held.lease.chunks
-        chunks = await compute(self._job.account, total_bytes(stored), lambda: [*map(unpack_chunk, stored)])
+        job, order = self._job, self._job.order
+        assert job.blob is not None, "a job whose audio is not stored yet is downloaded first"
+        stored = await self._tools.storage.timelines.entries(job.id)
+        past = await compute(job.account, total_bytes(stored), Transcription.of, map(unpack, stored))
         options = BatchOptions(
             model=order.model,
             language=order.language,
@@ -112,47 +86,62 @@ class TranscriptionAttempt(JobAttempt):
             task=order.task,
             hints=order.hints,
             text=order.text,
-            tenant=self._job.account,
+            tenant=job.account,
             longest_s=self._plan.audio_s_per_file,
             separate=order.separate,
             track=order.track,
             raw=order.raw,
             speakers=speaker_options(order, await self._known_voices()),
         )
-        async with self._tools.blobs.local(key) as path:
-            made = rehearse(order.scenario, self._batch.transcribe(path, options, done=tuple(chunks)))
-            async with aclosing(made):
-                async for chunk in made:
-                    await self._checkpoint(chunk, chunks)
-                    chunks.append(chunk)
-                    if self._stopping:
-                        raise Stopped
-        return chunks
+        async with (
+            self._tools.storage.blobs.local(job.blob) as path,
+            aclosing(self.parts(path, options, past.parts)) as made,
+        ):
+            async for part in made:
+                await self._checkpoint(part, past.place)
+                if self._stopping:
+                    raise Stopped
+        recognised = Recognised(engine=self._batch.engine_name, model_of=self._batch.model_of)
+        return await self._tools.finisher.outcome(self.held, recognised)
+
+    def parts(self, path: Path, options: BatchOptions, done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
+        """Transcribe the rest of the file, after *done*."""
+        return self._batch.transcribe(path, options, done=done)
 
     async def _known_voices(self) -> Mapping[str, NDArray[np.float32]]:
         if not self._job.order.known_speakers:
             return {}
-        return await self._batch.learn_voices(await known_recordings(self._job.id, self._tools.blobs))
+        return await self._batch.learn_voices(await known_recordings(self._job.id, self._tools.storage.blobs))
 
-    async def _checkpoint(self, chunk: Chunk, before: Sequence[Chunk]) -> None:
-        events = chunk_events(chunk, before, words=self._job.order.word_timestamps)
-        await self.held.checkpoint(chunk, events, progress=self._progress(chunk))
+    async def _checkpoint(self, part: Chunk, place: Continuation) -> None:
+        """Store a part that is done, with the share of the audio up to it: below 1, since documents are to follow."""
+        shown, total_s = self._job.order.word_timestamps, self._job.duration_s
+        entries = entries_of(part, words=place.words, segments=place.segments, shown=shown)
+        progress = min(0.999, seconds(part.end) / total_s) if total_s else 0.0
+        await self.held.checkpoint(entries, progress=progress)
+        for entry in entries:
+            place.add(entry)
         self.keeper.note_progress()
 
-    def _progress(self, chunk: Chunk) -> float:
-        """The share of the audio that is transcribed; below 1, because the outputs are still to be written."""
-        total_s = self._job.duration_s
-        return min(0.999, seconds(chunk.end) / total_s) if total_s else 0.0
 
-    async def _write(self, name: str, transcript: Transcript, size: int) -> Artifact:
-        self.held.check()
-        epoch, blobs = self.held.lease.epoch, self._tools.blobs
-        return await write_output(name, transcript, self._job, size=size, epoch=epoch, blobs=blobs)
+class DownloadAttempt(JobAttempt):
+    """One attempt at a download. If the server stops, the attempt is cancelled, and the next one begins anew."""
 
-
-def is_copy(chunk: Chunk) -> bool:
-    """Whether a chunk is the last one of a channel that held the same as another one, and was not heard."""
-    return any(note.startswith(IDENTICAL_CHANNELS) for note in chunk.notes)
+    async def work(self) -> HandBack:
+        """Download the audio and record its blob. Raises FetchError, the pipeline's errors, DiskFull, LeaseLost."""
+        held, tools = self.held, self._tools
+        key = f"{source_key(held.job.id)}/{held.lease.epoch}"
+        source = await tools.fetcher.fetch(
+            held.job.source, asker=held.job.account, blob=key, most=self._plan.upload_bytes
+        )
+        self.keeper.note_progress()
+        try:
+            probe = await tools.prober.probe(key, held.job.order, account=held.job.account, plan=self._plan)
+        except BaseException:
+            await tools.storage.blobs.delete(key)
+            raise
+        await held.note(source=replace(source, format=probe.format), duration_s=probe.duration_s, blob=key)
+        return HandBack("downloaded")
 
 
 class Stopped(Exception):
@@ -162,26 +151,3 @@ class Stopped(Exception):
 def source_key(job_id: str) -> str:
     """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
     return f"{job_id}/source"
-
-
-def final_speakers(chunks: Sequence[Chunk]) -> tuple[NewEvent, ...]:
-    """A single event with the final speaker of every word, from the turns of the last chunk."""
-    segments = [segment for chunk in chunks for segment in chunk.segments]
-    runs = speaker_runs(segments, final_turns(chunks) or ())
-    return (NewEvent("speakers.revised", orjson.dumps({"words": [asdict(run) for run in runs], "final": True})),)
-
-
-def chunk_events(chunk: Chunk, before: Sequence[Chunk], *, words: bool) -> list[NewEvent]:
-    """The events of a chunk: every word, if the client asked for words, then the segment."""
-    segment_id = sum(len(earlier.segments) for earlier in before)
-    index = sum(len(segment.words) for earlier in before for segment in earlier.segments)
-    events = []
-    for segment in chunk.segments:
-        if words:
-            for word in segment.words:
-                body = {"index": index, "segment": segment_id, **word_event(word, segment)}
-                events.append(NewEvent("word", orjson.dumps(body)))
-                index += 1
-        events.append(NewEvent("segment", orjson.dumps(segment_object(segment_id, segment))))
-        segment_id += 1
-    return events

@@ -1,13 +1,16 @@
 """The sandbox's scenarios: outcomes that a client can ask for, to test how it handles them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
+from pipeline.batch import BatchOptions
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
+from server.jobs.running import TranscriptionAttempt
 from server.model.errors import QuotaExceeded, RateLimited
 
 SLOW_S = 20.0
@@ -39,13 +42,17 @@ def delay_of(scenario: str | None) -> float:
     return SLOW_S if scenario == "slow" else 0.0
 
 
-async def rehearse(scenario: str | None, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
-    """Yield *chunks*, without words in the scenario `empty`. Raises OrderedFailure, Canceled."""
-    if scenario == "fail":
-        raise OrderedFailure("ordered by sandbox_scenario")
-    if scenario == "canceled":
-        raise Canceled
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            silent = replace(chunk, segments=(), turns=None if chunk.turns is None else ())
-            yield silent if scenario == "empty" else chunk
+class RehearsedAttempt(TranscriptionAttempt):
+    """An attempt that ends as the job's scenario wants it."""
+
+    async def parts(self, path: Path, options: BatchOptions, done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
+        """Transcribe the file, without words in the scenario `empty`. Raises OrderedFailure, Canceled."""
+        scenario = self._job.order.scenario
+        if scenario == "fail":
+            raise OrderedFailure("ordered by sandbox_scenario")
+        if scenario == "canceled":
+            raise Canceled
+        async with aclosing(super().parts(path, options, done)) as made:
+            async for part in made:
+                silent = replace(part, segments=(), turns=None if part.turns is None else ())
+                yield silent if scenario == "empty" else part

@@ -10,12 +10,11 @@ from pipeline.batch import Batch
 from server.accounts.plans import Plans
 from server.faults import keep_running
 from server.jobs.consequences import after_error, after_verdict
-from server.jobs.downloading import DownloadAttempt
-from server.jobs.end_report import report_end
+from server.jobs.finishing import delete_if_gone, report_end
 from server.jobs.leases import HeldLease
-from server.jobs.outputs import delete_if_gone
 from server.jobs.pool import Pool
-from server.jobs.running import JobAttempt, TranscriptionAttempt, WorkerTools
+from server.jobs.running import DownloadAttempt, JobAttempt, TranscriptionAttempt, WorkerTools
+from server.jobs.sandbox import RehearsedAttempt
 from server.logs import log
 from server.metrics import Metrics
 from server.model.leases import HandBack, LeaseLost, Verdict
@@ -54,7 +53,7 @@ class Workers:
         return [
             Pool(
                 owner=f"{self.name}/{name}",
-                jobs=self.tools.jobs,
+                jobs=self.tools.storage.jobs,
                 rules=self.tools.rules,
                 environments=list(self.batches),
                 unfetched=name == "downloads",
@@ -69,7 +68,8 @@ class Workers:
     async def _transcribe(self, held: HeldLease) -> None:
         plan, batch = await self.plans.of_job(held.job), self.batches[held.job.environment]
         began = time.monotonic()
-        if await self._work(TranscriptionAttempt(held, self.tools, plan, batch)):
+        kind = TranscriptionAttempt if held.job.order.scenario is None else RehearsedAttempt
+        if await self._work(kind(held, self.tools, plan, batch)):
             self.metrics.job_run.observe(time.monotonic() - began)
 
     async def _download(self, held: HeldLease) -> None:
@@ -85,7 +85,7 @@ class Workers:
         except LeaseLost:
             self.metrics.leases_lost.inc()
             log.warning("lease lost", extra={"job": job.id, "attempt": job.attempt})
-            await delete_if_gone(job.id, self.tools.jobs, self.tools.blobs)
+            await delete_if_gone(job.id, self.tools.storage.jobs, self.tools.storage.blobs)
             return False
         return True
 
@@ -108,8 +108,8 @@ class Workers:
             if ending.reason == "internal":
                 self.metrics.faults.labels("job").inc()
             await held.release(delay_s=ending.delay_s, error=ending.error)
-            job = await self.tools.jobs.get(held.job.id)  # it has ended if no attempt was left
+            job = await self.tools.storage.jobs.get(held.job.id)
+            if job is not None and job.terminal:  # no attempt was left
+                report_end(job, self.metrics)
         else:
-            job = await held.finish(ending)
-        if job is not None and job.terminal:
-            report_end(job, self.metrics)
+            await self.tools.finisher.finish(held, ending)

@@ -1,14 +1,17 @@
 """Turns a writer's bytes into samples as they come: raw audio here, containers in a decoding process.
 
-intake.write(data)        # waits while the session has enough; cancelling it loses and repeats nothing
-intake.received_bytes    # all bytes that were ever taken
+samples = await intake.take(data)   # those of raw audio; cancelling it loses and repeats nothing
+async for item in intake.items()    # those of a container, and what is left at the end
+intake.received_bytes               # all bytes that were ever taken
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
+
+import numpy as np
 
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
@@ -18,43 +21,36 @@ from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
 from pipeline.ingest.memory import MemoryPart
 from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, TrackChoice
+from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX
 from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 
 PIECE_S = 0.5  # of raw audio decoded at once; more would block the event loop
 PIECE_BYTES = 64 * 1024  # of a container written at once: as much as a pipe holds
 
-Sink: TypeAlias = Callable[[Samples], Awaitable[None]]
-"""Takes samples. It stores them before its first await, so that cancelling it loses none."""
-
-Backpressure: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits until little audio in the sink is unrecognised, from any writer."""
-
-Report: TypeAlias = Callable[[str], Awaitable[None]]
-"""Takes a note for readers: "code: message"."""
+_NOTHING = np.zeros(0, np.float32)
 
 
 class Intake(Protocol):
     """Takes a session's bytes, from one caller at a time."""
 
-    @property
-    def received_bytes(self) -> int: ...
-    @property
-    def notes(self) -> Sequence[str]:
-        """What of the audio was not heard: "code: message". Complete when run() has returned."""
-        ...
+    piece_bytes: int
+    """The most bytes for one take()."""
+    received_bytes: int
+    notes: Sequence[str]
+    """What of the audio was not heard: "code: message". Complete when items() has ended."""
 
-    async def write(self, data: bytes) -> None: ...
+    async def take(self, data: bytes) -> Samples:
+        """Take the next bytes, and return the samples that they decide at once."""
 
     async def finish(self) -> None:
-        """Take no more bytes, not even the rest of a write() in progress. run() then ends when the sink has all."""
+        """Take no more bytes, not even the rest of a take() in progress. items() then ends after the last one."""
 
-    async def run(self) -> None:
-        """Work until finish() was called and the sink has everything. Raises PipelineError for undecodable audio."""
+    def items(self) -> AsyncIterator[Samples | str]:
+        """Yield samples that take() did not return, and notes for readers. Raises PipelineError for unusable audio."""
 
     def close(self) -> None:
-        """Release resources. Called at the end of the session, even if run() was never called."""
+        """Release resources. Called at the end of the session, even if items() was never called."""
 
 
 def raw_frame_bytes(live: LiveOptions) -> int:
@@ -68,85 +64,44 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 def intake_of(
-    order: Order,
-    isolation: Isolation,
-    sink: Sink,
-    *,
-    backpressure: Backpressure,
-    position: int,
-    part: MemoryPart | None,
-    voice: VoiceDetector | None = None,
-    report: Report | None = None,
+    order: Order, isolation: Isolation, *, position: int, part: MemoryPart | None, voice: VoiceDetector | None = None
 ) -> Intake:
     """Make the intake of a live session.
 
-    *sink*: gets the samples.
-    *backpressure*: a writer of raw audio waits for it before each piece.
     *position*: where raw audio continues, in 16 kHz samples.
     *voice*: finds out when somebody speaks in the centre of surround sound, or on which of several tracks.
-    *report*: gets notes that readers should have before the end.
-    *part*: the memory of a container's decoder. close() or the end of run() releases it.
+    *part*: the memory of a container's decoder. close() or the end of items() releases it.
     """
-    live = order.live
-    assert live is not None
-    if live.encoding == CONTAINER:
-        separate = live.channels if order.separate else None
-        return ContainerIntake(
-            isolation,
-            sink,
-            separate=separate,
-            part=part,
-            track=order.track,
-            voice=voice,
-            language=order.language,
-            report=report,
-        )
-    return RawIntake(live, sink, backpressure, received_bytes=bytes_up_to(position, live), separate=order.separate)
+    assert order.live is not None
+    if order.live.encoding == CONTAINER:
+        return ContainerIntake(order, isolation, part=part, voice=voice)
+    return RawIntake(order.live, received_bytes=bytes_up_to(position, order.live), separate=order.separate)
 
 
 class RawIntake:
-    """Decodes raw audio in the event loop, in pieces."""
+    """Decodes raw audio in the event loop."""
 
-    def __init__(
-        self,
-        live: LiveOptions,
-        sink: Sink,
-        backpressure: Backpressure,
-        *,
-        received_bytes: int = 0,
-        separate: bool = False,
-    ) -> None:
+    def __init__(self, live: LiveOptions, *, received_bytes: int = 0, separate: bool = False) -> None:
         self._decoder = PcmDecoder(
             cast(Encoding, live.encoding), rate=live.sample_rate, channels=live.channels, separate=separate
         )
-        self._piece = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
-        self._sink = sink
-        self._backpressure = backpressure
-        self._closed = False
-        self._ended = asyncio.Event()
+        self.piece_bytes = int(PIECE_S * live.sample_rate) * raw_frame_bytes(live)
         self.received_bytes = received_bytes
         self.notes: Sequence[str] = ()
+        self._ended = asyncio.Event()
 
-    async def write(self, data: bytes) -> None:
-        for at in range(0, len(data), self._piece):
-            await self._backpressure()  # also for writers that left without waiting for the sink
-            if self._closed:
-                return
-            piece = data[at : at + self._piece]
-            samples = self._decoder.decode(piece)
-            self.received_bytes += len(piece)
-            if len(samples):
-                await self._sink(samples)
+    async def take(self, data: bytes) -> Samples:
+        if self._ended.is_set():
+            return _NOTHING
+        self.received_bytes += len(data)
+        return self._decoder.decode(data)
 
     async def finish(self) -> None:
-        if not self._closed:
-            self._closed = True
-            if len(samples := self._decoder.flush()):
-                await self._sink(samples)
-            self._ended.set()
+        self._ended.set()
 
-    async def run(self) -> None:
+    async def items(self) -> AsyncIterator[Samples | str]:
         await self._ended.wait()
+        yield self._decoder.flush()
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -156,45 +111,32 @@ class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(
-        self,
-        isolation: Isolation,
-        sink: Sink,
-        *,
-        separate: int | None = None,
-        part: MemoryPart | None = None,
-        track: TrackChoice = AUTO,
-        voice: VoiceDetector | None = None,
-        language: str | None = None,
-        report: Report | None = None,
+        self, order: Order, isolation: Isolation, *, part: MemoryPart | None = None, voice: VoiceDetector | None = None
     ) -> None:
-        """*separate* is the number of channels, or of tracks, if each is recognised separately."""
+        assert order.live is not None
+        self._order = order
+        self._separate = order.live.channels if order.separate else None  # channels or tracks
         self._part = part
-        self._track = track
         self._voice = voice
-        self._language = language
-        self._report = report
         self._isolation = isolation
-        self._sink = sink
-        self._separate = separate
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # to write, to read, and to kill the decoder
         self._opened = asyncio.Event()  # set also if there will be no decoder
         self._decoding: LiveDecoding | None = None
         self._feeding: Future[bool] | None = None
         self._reading: Future[Samples | str | None] | None = None
         self._closed = False
+        self.piece_bytes = PIECE_BYTES
         self.received_bytes = 0
         self.notes: Sequence[str] = ()
 
-    async def write(self, data: bytes) -> None:
+    async def take(self, data: bytes) -> Samples:
         await self._opened.wait()
-        for at in range(0, len(data), PIECE_BYTES):
-            await self._wait_until_fed()
-            if self._closed or self._decoding is None:
-                return  # run() reports why there is no decoder any more
-            piece = data[at : at + PIECE_BYTES]
-            self._feeding = self._threads.submit(self._decoding.feed, piece)
-            self.received_bytes += len(piece)
         await self._wait_until_fed()
+        if not self._closed and self._decoding is not None:  # else items() reports why there is no decoder any more
+            self._feeding = self._threads.submit(self._decoding.feed, data)
+            self.received_bytes += len(data)
+            await self._wait_until_fed()
+        return _NOTHING
 
     async def finish(self) -> None:
         self._closed = True
@@ -203,20 +145,19 @@ class ContainerIntake:
         if self._decoding is not None:
             self._decoding.finish()
 
-    async def run(self) -> None:
+    async def items(self) -> AsyncIterator[Samples | str]:
         stack = ExitStack()
         part, self._part = self._part, None
-        focus = None if self._voice is None or self._separate or self._track == MIX else CENTRE
-        decoding = self._isolation.live(
-            DecodeLimits(), separate=self._separate, part=part, track=self._track, focus=focus
-        )
+        track = self._order.track
+        focus = None if self._voice is None or self._separate or track == MIX else CENTRE
+        decoding = self._isolation.live(DecodeLimits(), separate=self._separate, part=part, track=track, focus=focus)
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
             self._decoding = await asyncio.wrap_future(opening)
             self._opened.set()
             items = self._heard(self._decoding)
-            while (heard := await self._next(items)) is not None:
-                await self._hear(heard)
+            while (item := await self._next(items)) is not None:
+                yield item
             self.notes = (*self.notes, *self._decoding.notes)
         finally:
             self._decoding = None
@@ -230,28 +171,22 @@ class ContainerIntake:
 
     def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
         """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
-        probe, voice = decoding.open(), self._voice
-        if probe.several and self._track in ALL_TRACKS:
-            yield from all_tracks(probe.tracks, decoding.pieces(), mixed=self._track == MIX)
-        elif probe.several or (self._track == AUTO and len(probe.tracks) > 1):
-            spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._language)
+        probe, voice, track = decoding.open(), self._voice, self._order.track
+        if probe.several and track in ALL_TRACKS:
+            yield from all_tracks(probe.tracks, decoding.pieces(), mixed=track == MIX)
+        elif probe.several or (track == AUTO and len(probe.tracks) > 1):
+            spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._order.language)
             yield from spoken.hear(decoding.pieces()) if probe.several else decoding
             self.notes = spoken.notes
         else:
             yield from heard_focus(decoding, voice.stream()) if probe.focused and voice else decoding
-
-    async def _hear(self, heard: Samples | str) -> None:
-        if not isinstance(heard, str):
-            await self._sink(heard)
-        elif self._report is not None:
-            await self._report(heard)
 
     async def _next(self, items: Iterator[Samples | str]) -> Samples | str | None:
         self._reading = self._threads.submit(next, items, None)
         return await asyncio.wrap_future(self._reading)
 
     async def _wait_until_fed(self) -> None:
-        """Wait until the decoder has all bytes so far, including those of a cancelled write()."""
+        """Wait until the decoder has all bytes so far, including those of a cancelled take()."""
         if self._feeding is not None:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None

@@ -1,40 +1,83 @@
 """One live job while this process holds its lease: from its writers' bytes to its end.
 
-The session continues when its writer leaves, and the next writer continues where that one stopped.
+The session continues when its writer leaves, and the next writer continues where that one stopped. A connection holds a
+Seat while it writes; there is one at a time.
 """
 
 import asyncio
 import math
 import time
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.live import LiveSpeakers
+from pipeline.timeline import turns_of
+from pipeline.transcription import Transcription
+from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
-from server.jobs.outputs import delete_if_gone
-from server.live.ending import Endings, LiveResult
 from server.live.engine import LiveRecognition
-from server.live.intake import Intake, bytes_up_to, intake_of
-from server.live.journal import Journal
+from server.live.intake import bytes_up_to, intake_of
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
-from server.live.resuming import SessionPast
+from server.live.reporting import Reporter
+from server.live.resuming import redacted_spans, resumes_at
 from server.live.speaker_store import SpeakerStore
 from server.live.speakers import SpeakerListener
-from server.live.writers import Seat, Writers
 from server.logs import log
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
-from server.model.jobs import JobError, LiveProgress
+from server.model.jobs import JobError, LiveProgress, State, returns_quota
 from server.model.leases import LeaseLost, Renewal, Verdict
-from server.model.orders import CONTAINER, LiveOptions
-from server.model.outcomes import Artifact
+from server.model.orders import CONTAINER, LiveOptions, Source
+from server.model.outcomes import Artifact, Outcome
 from server.waiting import racing, set_within
 
 MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
+
+
+class Seat:
+    """The right to write to a session. Its methods raise Refused ingest_busy once another writer has taken it."""
+
+    def __init__(self, session: "LiveSession") -> None:
+        self._session = session
+        self.lost = asyncio.Event()
+        """Set when another writer takes the seat, because this one sent nothing for a long time."""
+
+    async def write(self, data: bytes) -> bool:
+        """Take the next bytes, as fast as they are recognised. Returns False if the session takes no more."""
+        self._check()
+        return await self._session.take(data)
+
+    def finalize(self) -> float:
+        """See LiveSession.finalize()."""
+        self.keep_alive()
+        return self._session.finalize()
+
+    def keep_alive(self) -> None:
+        """Note that the writer is still connected."""
+        self._check()
+        self._session.note_sign_of_life()
+
+    @property
+    def pausing(self) -> bool:
+        """Whether no audio has come for LiveRules.pause_s."""
+        return self._session.pausing
+
+    def finish(self) -> None:
+        self._check()
+        self._session.finish()
+
+    def _check(self) -> None:
+        if self.lost.is_set():
+            raise Refused("ingest_busy", "another writer has taken over")
+
+
+def finished_refusal() -> Refused:
+    return Refused("ingest_finished", "the session takes no more audio")
 
 
 class LiveSession:
@@ -43,10 +86,11 @@ class LiveSession:
     def __init__(
         self,
         held: HeldLease,
-        past: SessionPast,
+        past: Transcription,
         session: LiveRecognition,
         *,
         parts: SessionParts,
+        finisher: Finisher,
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
@@ -67,25 +111,26 @@ class LiveSession:
         self.ended_by: Refused | None = None  # why it ended; None: its writer ended it
         self._held = held
         self._session = session
-        self._journal = Journal(held, past, parts, speakers)
+        self._models = parts.engines[self.job.environment]
+        self._reporter = Reporter(held, past, parts, speakers)
         self._speakers = None
         if speakers is not None:
-            revise = self._journal.revise
+            revise = self._reporter.revise
             self._speakers = SpeakerListener(
                 speakers, held.job, revise=revise, store=speaker_store, metrics=parts.metrics
             )
         self._storage = parts.storage
-        self._endings = Endings(parts)
+        self._finisher = finisher
         self._plan = plan
         self._metrics = parts.metrics
         self._closing = parts.closing
-        channels = len(self.job.order.live_channels)
-        self.resumed = past.begun
-        self._heard = past.resumes_at  # end of the audio taken so far
+        self.resumed = past.place.begun
+        self._heard = resumes_at(past.place, self.job.order)  # end of the audio taken so far
         self._recorder = None
         if self.options.record:
+            channels = len(self.job.order.live_channels)
             self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels, start=self._heard)
-        self._redacted_before = past.redacted_spans  # a recording begins with the end of the last word
+        self._redacted_before = redacted_spans(past.place)  # a recording begins with the end of the last word
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
@@ -93,26 +138,101 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        self._intake = self._make_intake(parts, part)
-        self._writers = Writers(self, self._intake, rules, parts.metrics, max_bytes=plan.upload_bytes)
+        voice = None if self._models.voice is None else self._models.voice.detector
+        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, voice=voice)
+        self._seat: Seat | None = None
+        self._vacant = asyncio.Event()
+        self._taking = False
+        self._sign_of_life = self._audio_at = time.monotonic()
 
-    def _make_intake(self, parts: SessionParts, part: MemoryPart | None) -> Intake:
-        return intake_of(
-            self.job.order,
-            parts.isolation,
-            self._feed,
-            backpressure=self._wait_until_caught_up,
-            position=self._heard,
-            part=part,
-            voice=None if (voices := parts.engines[self.job.environment].voice) is None else voices.detector,
-            report=self._journal.report,
-        )
+    # --- its writers -------------------------------------------------------------------------------------------------
 
-    # --- for writers -------------------------------------------------------------------------------------------------
+    @asynccontextmanager
+    async def seat(self) -> AsyncIterator[Seat]:
+        """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy.
 
-    def seat(self) -> AbstractAsyncContextManager[Seat]:
-        """The right to write while the block lasts. Raises Refused ingest_finished, ingest_busy."""
-        return self._writers.seat()
+        It waits until the present writer leaves, and takes its seat if its connection is probably dead.
+        """
+        if self._seat is not None:  # it may be the same writer, whose broken connection is still being read
+            await set_within(self._vacant, self.rules.seat_s)
+        if self.ending:
+            raise finished_refusal()
+        if self._seat is not None:
+            if not self._writer_is_gone:
+                raise Refused("ingest_busy", "another writer is connected to this session")
+            self._seat.lost.set()
+            self._metrics.live_takeovers.inc()
+        seat = self._seat = Seat(self)
+        self._vacant.clear()
+        self.note_sign_of_life()
+        try:
+            yield seat
+        finally:
+            if self._seat is seat:
+                self._seat = None
+                self._vacant.set()
+                self.note_sign_of_life()
+
+    async def take(self, data: bytes) -> bool:
+        """Take the next bytes, as fast as they are recognised. Returns False if the session takes no more.
+
+        Cancelling it loses and repeats nothing. A writer that waits here does not count as silent.
+        """
+        if self.ending:
+            return False
+        self._taking = True
+        try:
+            for at in range(0, len(data), self._intake.piece_bytes):
+                if self.options.encoding != CONTAINER:
+                    await self._wait_until_caught_up()  # also for writers that left without waiting
+                samples = await self._intake.take(data[at : at + self._intake.piece_bytes])
+                if len(samples):
+                    await self._feed(samples)
+        finally:
+            self._taking = False
+            self.note_sign_of_life()
+            if data:
+                self._audio_at = self._sign_of_life
+        if self._intake.received_bytes > self._plan.upload_bytes:
+            self.finish(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
+        return not self.ending
+
+    def note_sign_of_life(self) -> None:
+        """Begin to count the writer's silence now."""
+        self._sign_of_life = time.monotonic()
+
+    @property
+    def pausing(self) -> bool:
+        """See Seat.pausing. Audio that waits for recognition has come."""
+        return not self._taking and time.monotonic() - self._audio_at >= self.rules.pause_s
+
+    @property
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._sign_of_life
+
+    @property
+    def _writer_is_gone(self) -> bool:
+        """Whether there is no writer, or one whose connection is probably dead."""
+        return self._seat is None or (not self._taking and self._silent_s >= self.rules.takeover_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """How much longer the session waits for its writer: for ever while audio waits for recognition."""
+        if self._taking:
+            return math.inf
+        return (self.rules.writerless_s if self._seat is None else self.rules.idle_s) - self._silent_s
+
+    @property
+    def _overdue(self) -> Refused | None:
+        """Why the session must end, if it has waited for too long."""
+        rules = self.rules
+        if not self._taking and time.monotonic() - self._audio_at >= rules.audioless_s:
+            return Refused("ingest_idle", f"no audio came for {rules.audioless_s:g} s")
+        if self._patience_s > 0:
+            return None
+        if self._seat is None:
+            return Refused("ingest_idle", f"no writer came back within {rules.writerless_s:g} s")
+        return Refused("ingest_idle", f"neither audio nor keep_alive came for {rules.idle_s:g} s")
 
     @property
     def ending(self) -> bool:
@@ -137,11 +257,11 @@ class LiveSession:
     @property
     def finalized(self) -> float:
         """The end of the audio that finalize() has decided, in seconds. The log has all words before it."""
-        return self._journal.finalized_s
+        return self._reporter.finalized_s
 
     async def has_finalized(self, at_s: float) -> bool:
         """Return whether *finalized* has reached *at_s*. Readers may see its event a moment earlier."""
-        return await self._journal.has_finalized(at_s)
+        return await self._reporter.has_finalized(at_s)
 
     def finish(self, why: Refused | None = None) -> None:
         """Take no more audio and finish. *why* is given if the writer did not ask for the end."""
@@ -151,7 +271,7 @@ class LiveSession:
 
     def give_up(self) -> None:
         """Release the session to another node, to which its writer has moved. Ignored while a writer is here."""
-        if self._writers.gone and not self.ending and self.options.encoding != CONTAINER:
+        if self._writer_is_gone and not self.ending and self.options.encoding != CONTAINER:
             self._given_up.set()
 
     def renew_soon(self) -> None:
@@ -165,7 +285,7 @@ class LiveSession:
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(self._journal.resume_position, self.options) if raw else None,
+            settled_bytes=bytes_up_to(self._reporter.resume_position, self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
 
@@ -190,7 +310,7 @@ class LiveSession:
             self._ending.set()
             self.over.set()
             self._intake.close()
-            self._journal.close()
+            self._reporter.close()
             if self._recorder is not None:
                 self._recorder.close()
 
@@ -201,7 +321,10 @@ class LiveSession:
                 return
         match watch.result():
             case Verdict.CANCELED:
-                await self._endings.cancel(self._held, duration=self._heard)
+                separate = self.job.order.separate
+                heard_s = seconds(self._heard) * len(self.job.order.live_channels) if separate else None
+                outcome = Outcome(state=State.CANCELED, duration_s=seconds(self._heard), heard_s=heard_s)
+                await self._finisher.finish(self._held, outcome)
             case Verdict.SHUTDOWN:
                 await self._release()
             case Verdict.LEASE_LOST:
@@ -243,8 +366,13 @@ class LiveSession:
             self._ending.set()
 
     async def _run_intake(self) -> PipelineError | None:
+        """Take what the intake decodes by itself, and its notes for readers. Returns the error of undecodable audio."""
         try:
-            await self._intake.run()
+            async for item in self._intake.items():
+                if isinstance(item, str):
+                    await self._reporter.report(item)
+                elif len(item):
+                    await self._feed(item)
         except EmptyAudio:
             return None  # there was no audio
         except PipelineError as error:
@@ -264,7 +392,7 @@ class LiveSession:
         async for first in events:
             statistics = self._session.statistics()
             happened = [first, *[await anext(events) for _ in range(statistics.unread)]]
-            await self._journal.write(happened, received=self._heard, decided=self._session.decided_positions())
+            await self._reporter.write(happened, received=self._heard, decided=self._session.decided_positions())
             self._metrics.final_words_changed.inc(statistics.retractions - self._retractions)
             self._retractions = statistics.retractions
 
@@ -276,7 +404,7 @@ class LiveSession:
         if len(samples) > left:
             samples = samples[:left]
             max_s = self._plan.audio_s_per_file
-            self._journal.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
+            self._reporter.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
             self.finish(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
@@ -296,29 +424,34 @@ class LiveSession:
 
     async def _end_job(self, broken: PipelineError | None) -> None:
         """End the job with all recognised words, or as failed if no audio could be decoded."""
-        received_bytes, duration = self._intake.received_bytes, max(self._heard, self._journal.reached)
+        received_bytes, duration = self._intake.received_bytes, max(self._heard, self._reporter.reached)
         if self.options.encoding != CONTAINER:  # what a server before this one had is not always asked for again
             received_bytes = max(received_bytes, bytes_up_to(duration, self.options))
+        source = Source(type="live", bytes=received_bytes, format=self.options.encoding)
+        await self._held.note(source=source, stage="writing")  # first, for a process that has to go on here
         if broken is not None and self._heard == 0:
             error = JobError(code=broken.code, message=str(broken), retryable=broken.retryable)
-            await self._endings.fail(self._held, error, received_bytes=received_bytes)
+            outcome = Outcome(state=State.FAILED, error=error, return_quota=returns_quota(error.code))
+            await self._finisher.finish(self._held, outcome)
             return
         if broken is not None:
-            self._journal.warn(broken.code, str(broken))
-        self._journal.conclude(self._intake.notes)
+            self._reporter.warn(broken.code, str(broken))
+        self._reporter.conclude(self._intake.notes)
         copies = {} if self.resumed else self._session.copies()
         for copy, original in copies.items():
-            self._journal.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
+            self._reporter.warn(IDENTICAL_CHANNELS, identical_channel(copy, original))
         audio = await self._store_recording()
-        result = LiveResult(
+        if self._speakers is not None:  # before the end, for a process that has to go on here
+            await self._held.append([turns_of(await self._speakers.finish(), until=duration)])
+        recognised = Recognised(
+            engine=self._models.engine,
+            model_of=self._models.model_of,
             duration=duration,
-            received_bytes=received_bytes,
-            warnings=tuple(self._journal.warnings.values()),
+            warnings=tuple(self._reporter.warnings.values()),
             copies=len(copies),
             audio=audio,
-            speakers=None if self._speakers is None else await self._speakers.finish(),
         )
-        await self._endings.complete(self._held, result)
+        await self._finisher.complete(self._held, recognised)
 
     async def _store_recording(self) -> Artifact | None:
         """Store the recording, if it was ordered: the audio that came to this process."""
@@ -326,13 +459,11 @@ class LiveSession:
             return None
         recorder, key = self._recorder, recording_key(self.job.id, epoch=self._held.lease.epoch)
         blobs, redacted = self._storage.blobs, [*self._redacted_before, *self._session.redacted_spans()]
-        audio = await self._endings.store_when_reachable(
-            self._held, key, lambda: recorder.store(key, blobs, redacted=redacted)
-        )
+        audio = await self._finisher.store(self._held, key, lambda: recorder.store(key, blobs, redacted=redacted))
         if self._recorder.torn:
-            self._journal.warn(**RECORDING_FAILED)
+            self._reporter.warn(**RECORDING_FAILED)
         elif self.resumed:
-            self._journal.warn("recording_incomplete", "the audio before a restart of the server was not kept")
+            self._reporter.warn("recording_incomplete", "the audio before a restart of the server was not kept")
         return audio
 
     # --- reasons to stop ---------------------------------------------------------------------------------------------
@@ -347,7 +478,7 @@ class LiveSession:
             try:
                 if (verdict := await self._check_job()) is not None:
                     return verdict
-                await self._journal.store_long_silence(self._session.decided_positions, received=self._heard)
+                await self._reporter.store_long_silence(self._session.decided_positions, received=self._heard)
             except StorageError:
                 log.exception("live session cannot reach its storage", extra={"job": self.job.id})
             self._held.check()
@@ -375,12 +506,12 @@ class LiveSession:
         """End the session if it is too old or has waited too long for its writer."""
         if time.monotonic() >= self._ends_at:
             self.finish(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
-        elif (why := self._writers.overdue) is not None:
+        elif (why := self._overdue) is not None:
             self.finish(why)
 
     async def _pause(self) -> None:
         """Wait until the next check. When the server begins to stop, the wait ends."""
-        patience_s = math.inf if self.ending else self._writers.patience_s
+        patience_s = math.inf if self.ending else self._patience_s
         pause_s = min(self.rules.look_s, max(patience_s, MIN_PAUSE_S))
         if self._closing.is_set():
             await asyncio.sleep(pause_s)

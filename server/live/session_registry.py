@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
@@ -12,28 +11,29 @@ import orjson
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryPart
-from pipeline.speakers.live import LiveSpeakers
+from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.speakers.state import SpeakerState
+from pipeline.timeline import TurnEnd, turns_of, unpack
+from pipeline.transcription import Transcription
 from server.background import compute, total_bytes
 from server.faults import contain
+from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
-from server.live.ending import Endings, FinalSpeakers, LiveResult
-from server.live.event_rendering import turn_ended
 from server.live.intake import bytes_up_to
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED
-from server.live.resuming import SessionPast, read_past
+from server.live.reporting import known_notices
+from server.live.resuming import resumes_at, starts
 from server.live.rules import LiveRules
-from server.live.session import LiveSession
+from server.live.session import LiveSession, finished_refusal
 from server.live.session_lease import SessionLease
 from server.live.speaker_store import SpeakerStore
-from server.live.writers import finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost
-from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
+from server.model.orders import CONTAINER, SEMANTIC, Order, Source
 from server.waiting import racing
 
 STALE_AT_ONCE = 20
@@ -48,7 +48,7 @@ class SessionRegistry:
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        self._endings = Endings(parts)
+        self._finisher = Finisher(parts.storage, parts.metrics, parts.closing)
         self._lives: dict[str, LiveSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of the jobs being opened
         self._starting: dict[str, Job] = {}  # by id, of sessions that are admitted but not started
@@ -160,9 +160,11 @@ class SessionRegistry:
         live = self._lives.get(job.id)
         if live is not None and not live.over.is_set():
             return live.progress()
-        before = await self._past(job, await self._parts.storage.jobs.chunks(job.id))
-        reached = _bytes_up_to(before, job.order.live)
-        return LiveProgress(reached, seconds(before.resumes_at), settled_bytes=reached)
+        past, options = await self._past(job), job.order.live
+        position = resumes_at(past.place, job.order)
+        unknown = options.encoding == CONTAINER and past.place.begun  # a container cannot be continued
+        reached = None if unknown else bytes_up_to(position, options) if position else 0
+        return LiveProgress(reached, seconds(position), settled_bytes=reached)
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
@@ -193,29 +195,30 @@ class SessionRegistry:
             if now is None or now.terminal:
                 raise finished_refusal()
             raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
-        before = await self._close_open_words(held)
+        past = await self._end_segments(held)
         assert job.order.live is not None
-        # The rest of a container cannot be decoded without its beginning.
-        if before.has_final_speakers or (job.order.live.encoding == CONTAINER and before.chunks):
-            await self._complete(held, before)
+        # No word may follow the final speakers. The rest of a container cannot be decoded without its beginning.
+        if past.turns is not None or (job.order.live.encoding == CONTAINER and past.place.begun):
+            await self._complete(held, past)
             raise finished_refusal()
-        live = await self._session(held, before, part)
+        live = await self._session(held, past, part)
         self._lives[job.id] = live
         assert self._tasks is not None
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, before: SessionPast, part: MemoryPart | None) -> LiveSession:
+    async def _session(self, held: HeldLease, past: Transcription, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
-        session = engine.session(job.order, tenant=job.account, starts=before.starts)
+        session = engine.session(job.order, tenant=job.account, starts=starts(past.place, job.order))
         store = self._speaker_store(held)
-        speakers = await self._speakers(held, before, store) if job.order.diarize else None
+        speakers = await self._speakers(held, past, store) if job.order.diarize else None
         return LiveSession(
             held,
-            before,
+            past,
             session,
             parts=parts,
+            finisher=self._finisher,
             plan=await parts.plans.of_job(job),
             speakers=speakers,
             speaker_store=store,
@@ -227,13 +230,13 @@ class SessionRegistry:
         hears = self._parts.engines[held.job.environment].hears_speakers(held.job.order)
         return SpeakerStore(held, self._parts.storage.blobs) if hears else None
 
-    async def _speakers(self, held: HeldLease, before: SessionPast, store: SpeakerStore | None) -> LiveSpeakers:
+    async def _speakers(self, held: HeldLease, past: Transcription, store: SpeakerStore | None) -> LiveSpeakers:
         job, blobs = held.job, self._parts.storage.blobs
         recordings = await known_recordings(job.id, blobs) if job.order.known_speakers else {}
         state = SpeakerState() if store is None else await store.read()
         engine, isolation = self._parts.engines[job.environment], self._parts.isolation
         make = partial(engine.live_speakers, job.order, isolation=isolation, recordings=recordings, state=state)
-        return await asyncio.to_thread(make, start=before.resumes_at, words=before.labelled)
+        return await asyncio.to_thread(make, start=resumes_at(past.place, job.order), words=_labelled(past))
 
     async def _live(self, live: LiveSession) -> None:
         try:
@@ -258,7 +261,7 @@ class SessionRegistry:
                     held = await self._claim(job)
                     if held is not None:
                         with suppress(LeaseLost):  # then another process finishes it
-                            await self._complete(held, await self._close_open_words(held))
+                            await self._complete(held, await self._end_segments(held))
 
     async def _claim(self, job: Job) -> HeldLease | None:
         requested_at, lease_s = time.monotonic(), self.rules.lease_s
@@ -286,40 +289,43 @@ class SessionRegistry:
         if live is not None:
             live.give_up()
 
-    async def _complete(self, held: HeldLease, before: SessionPast) -> None:
+    async def _complete(self, held: HeldLease, past: Transcription) -> None:
         """End a session that no writer can continue, with the words so far."""
-        live = held.job.order.live
-        assert live is not None
-        if live.endpointing == SEMANTIC and before.open_turns:
-            await held.log([turn_ended(end, None, channel) for channel, end in before.open_turns.items()])
-        result = LiveResult(
-            duration=before.duration,
-            received_bytes=held.job.source.bytes if before.has_final_speakers else None,
-            warnings=[RECORDING_FAILED] if live.record else [],
-            speakers=await self._last_speakers(held, before),
-        )
-        await self._endings.complete(held, result)
+        order, models = held.job.order, self._parts.engines[held.job.environment]
+        assert order.live is not None
+        duration = max(past.place.channel(channel).settled for channel in order.live_channels)
+        received = held.job.source.bytes if past.turns is not None else None
+        await held.note(source=Source(type="live", bytes=received, format=order.live.encoding), stage="writing")
+        open_turns = [(state.open_turn, channel) for channel, state in past.place.channels.items()]
+        ends = [TurnEnd(end, None, channel) for end, channel in open_turns if end is not None]
+        if order.live.endpointing == SEMANTIC and ends:
+            await held.append(ends)
+        if order.diarize and past.turns is None:
+            words = _labelled(past)
+            turns = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, words).finish)
+            await held.append([turns_of(turns, until=duration)])
+        warnings = [{"code": code, "message": message} for code, message in known_notices(past).items()]
+        warnings += [RECORDING_FAILED] if order.live.record else []
+        recognised = Recognised(engine=models.engine, model_of=models.model_of, duration=duration, warnings=warnings)
+        await self._finisher.complete(held, recognised)
 
-    async def _last_speakers(self, held: HeldLease, before: SessionPast) -> FinalSpeakers | None:
-        """Return the speakers that readers know, for every word.
+    async def _end_segments(self, held: HeldLease) -> Transcription:
+        """Read the timeline of a session that died, and end the segments that were open."""
+        past = await self._past(held.job)
+        labels = past.labels if held.job.order.diarize else ()
+        ends = [segment.end(labels) for segment in past.place.open.values()]
+        if ends:
+            await held.append(ends)
+        for entry in ends:
+            past.add(entry)
+        return past
 
-        Returns None if none are ordered, or if readers have them.
-        """
-        if before.has_final_speakers or not held.job.order.diarize:
-            return None
-        return await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, before.labelled).finish)
-
-    async def _close_open_words(self, held: HeldLease) -> SessionPast:
-        return await self._endings.close_open_words(held, await self._past(held.job, held.lease.chunks))
-
-    async def _past(self, job: Job, chunks: Sequence[bytes]) -> SessionPast:
-        log = await self._parts.storage.events.read_all(job.id)
-        size = total_bytes(chunks) + total_bytes(event.body for event in log)
-        return await compute(job.account, size, read_past, chunks, log, job.order.live_channels)
+    async def _past(self, job: Job) -> Transcription:
+        stored = await self._parts.storage.timelines.entries(job.id)
+        return await compute(job.account, total_bytes(stored), Transcription.of, map(unpack, stored))
 
 
-def _bytes_up_to(before: SessionPast, options: LiveOptions) -> int | None:
-    """The byte at which a writer of raw audio continues; None for a container, which cannot be continued."""
-    if options.encoding == CONTAINER:
-        return None if before.begun else 0
-    return bytes_up_to(before.resumes_at, options)
+def _labelled(past: Transcription) -> list[LabelledWord]:
+    """Every word with the speaker that readers know."""
+    pairs = zip(past.said, past.labels, strict=True)
+    return [LabelledWord(word, channel, label) for (word, channel), label in pairs]

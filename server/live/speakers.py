@@ -79,11 +79,11 @@ class SpeakerListener:
             return await asyncio.to_thread(self._time, self.speakers.listen, by_channel)
         return []
 
-    async def finish(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
-        """See LiveSpeakers.finish(). Call it after run(). After a fault there are no turns."""
+    async def finish(self) -> tuple[SpeakerTurn, ...]:
+        """The turns of all speakers. Call it after run(). After a fault there are none."""
         with contain("speakers", self.metrics, job=self.job.id):
             return await asyncio.to_thread(self._time, self.speakers.finish)
-        return (), []
+        return ()
 
     def _time(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         began = time.thread_time()

@@ -1,11 +1,11 @@
-"""Entries of a job's event log, numbered 1, 2, 3, ... without a gap."""
+"""The events of a job that readers get, numbered 1, 2, 3, ... without a gap: renderings of its timeline."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to be logged. The log gives it its number."""
+    """An event that has no number yet."""
 
     type: str
     body: bytes  # JSON object without seq
@@ -13,7 +13,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry of a job's log. *stream* is the job's id."""
+    """An event of a job. *stream* is the job's id."""
 
     stream: str
     seq: int  # 1, 2, 3, ... without gaps

@@ -17,8 +17,7 @@ class Lease:
     lease_id: str
     epoch: int
     until: int
-    last_seq: int  # the number of the last event of the job's log
-    chunks: tuple[bytes, ...]  # the bodies that earlier attempts have checkpointed, in order
+    last_seq: int  # the number of the last event of the job
 
 
 class ClaimTerms(TypedDict):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from server.model.events import NewEvent
+from pipeline.timeline import Entry
 from server.model.jobs import Result
 
 
@@ -23,4 +23,4 @@ class Outcome(Result):
     artifacts: tuple[Artifact, ...] = ()
     heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
     return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
-    events: tuple[NewEvent, ...] = ()  # logged before the terminal event
+    entries: tuple[Entry, ...] = ()  # of the timeline, before its last one

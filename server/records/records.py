@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import language_objects, search_members, word_object
 from pipeline.documents.service_v1 import SCHEMA, Speaker
-from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import NO_CHANGES, TextOptions
+from pipeline.timeline import unpack
+from pipeline.transcription import Transcription
 from pipeline.words import words_in_time
 from server.background import compute, total_bytes
 from server.clock import now_ms
@@ -21,14 +22,13 @@ from server.model.instants import iso
 from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, SEMANTIC, LiveOptions, Order, without_defaults
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links
-from server.storage.ports import BlobStore
-from server.storage.sql.jobs import JobStore
+from server.storage.sql.storage import Storage
 
 MAX_NOTICE_TEXT = 4096  # bytes of a transcript in the body of a webhook
 MAX_PARTING_BYTES = 1024 * 1024  # of a body with all results, which are erased afterwards
 
 CallbackBody: TypeAlias = Callable[[Job, Sequence[bytes] | None], dict[str, Any]]
-"""Makes the body of a dialect's callback from an ended job and its stored chunks; None: the results were erased."""
+"""Makes the body of a dialect's callback from an ended job and its stored timeline; None: the results were erased."""
 
 
 class ProgressSource(Protocol):
@@ -49,8 +49,7 @@ class Announcement:
 class Records:
     """Renders job records from the storage and, for running live sessions, from *live*."""
 
-    jobs: JobStore
-    blobs: BlobStore
+    storage: Storage
     links: Links
     live: ProgressSource
     callbacks: Mapping[str, CallbackBody] = field(default_factory=dict)  # by the name of the dialect
@@ -64,8 +63,8 @@ class Records:
         found: Mapping[str, Any] = {}
         visible, order = job.shows_results(asked_at), job.order
         if visible and (order.word_timestamps or order.text.paragraphs or order.text.search):
-            chunks = await self.jobs.chunks(job.id)
-            found = await compute(job.account, total_bytes(chunks), search_members_of, chunks, order)
+            stored = await self.storage.timelines.entries(job.id)
+            found = await compute(job.account, total_bytes(stored), search_members_of, stored, order)
         shown = record(job, self.links, ttl_s=ttl_s, **found)
         if visible and not order.keeps_results:
             shown.outputs = await self._outputs(job)
@@ -73,7 +72,7 @@ class Records:
             shown.text, shown.speakers = None, UNSET
         if isinstance(shown.live, answers.LiveState):
             shown.live = replace(shown.live, **(await self.live.progress(job)).to_json())
-            if await self.jobs.artifact(job.id, AUDIO) is not None:
+            if await self.storage.jobs.artifact(job.id, AUDIO) is not None:
                 shown.live.audio_url = self.links.output(job, AUDIO, ttl_s=ttl_s)
         return shown
 
@@ -102,8 +101,8 @@ class Records:
             return await self.announcement(job)
         if not job.shows_results(now_ms()):
             return Announcement(encode(make_body(job, None)))
-        chunks = await self.jobs.chunks(job.id)
-        body = await compute(job.account, total_bytes(chunks), make_body, job, chunks)
+        stored = await self.storage.timelines.entries(job.id)
+        body = await compute(job.account, total_bytes(stored), make_body, job, stored)
         return Announcement(encode(body), delivers_results=job.erased_after_delivery)
 
     def notice(self, job: Job, **more: Any) -> answers.Notice:
@@ -114,9 +113,9 @@ class Records:
 
     async def _outputs(self, job: Job) -> dict[str, str]:
         """The content of the job's output files by name."""
-        found = {name: await self.jobs.artifact(job.id, name) for name in job.order.output_formats}
+        found = {name: await self.storage.jobs.artifact(job.id, name) for name in job.order.output_formats}
         return {
-            name: b"".join([piece async for piece in self.blobs.read(artifact.blob)]).decode()
+            name: b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)]).decode()
             for name, artifact in found.items()
             if artifact is not None
         }
@@ -129,7 +128,7 @@ def _notice(job: Job, shown: answers.Job, more: Mapping[str, Any]) -> answers.No
 
 def search_members_of(bodies: Sequence[bytes], order: Order) -> dict[str, Raw]:
     """The record's members with words, paragraphs and search hits, as JSON that is copied into answers."""
-    segments = segments_in_time([unpack_chunk(body) for body in bodies])
+    segments = segments_in_time(Transcription.of(map(unpack, bodies)).chunks())
     found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
         found["words"] = [word_object(*pair) for pair in words_in_time(segments)]

@@ -61,7 +61,7 @@ class EventStreams(RouteGroup):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
         if after:  # new readers, of which there may be thousands at once, have none
-            last = await self.parts.storage.events.last(job.id)
+            last = await self.parts.storage.timelines.last(job.id)
             if after > last:
                 raise Refused("invalid_last_event_id", "Last-Event-ID is beyond the last event of this stream")
             if job.terminal and after == last:

@@ -19,8 +19,7 @@ from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_live_order
-from server.live.session import LiveSession
-from server.live.writers import Seat
+from server.live.session import LiveSession, Seat
 from server.model import answers
 from server.model.channels import Channel
 from server.model.errors import Refused, invalid_member

@@ -16,8 +16,7 @@ from server.http.problems import Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, MessageTooBig, Socket, message_of, socket_route, text_frame
 from server.http.sse import last_event_id
 from server.live.intake import raw_frame_bytes
-from server.live.session import LiveSession
-from server.live.writers import Seat, finished_refusal
+from server.live.session import LiveSession, Seat, finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
@@ -153,7 +152,7 @@ class LiveSockets:
     async def _place(self, websocket: WebSocket, job: Job) -> int:
         """The number of the last event that the client has. Raises Refused invalid_last_event_id."""
         after = last_event_id(None, websocket.query_params.get("last_event_id"))
-        if after and after > await self.parts.storage.events.last(job.id):
+        if after and after > await self.parts.storage.timelines.last(job.id):
             raise Refused("invalid_last_event_id", "last_event_id is beyond the last event of this job")
         return after
 

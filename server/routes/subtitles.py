@@ -13,10 +13,11 @@ from typing import TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipeline.attribution import final_turns, spoken_words, word_turn
+from pipeline.attribution import spoken_words, word_turn
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
-from pipeline.documents.stored import unpack_chunk
+from pipeline.timeline import unpack
+from pipeline.transcription import Transcription
 from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.background import compute, total_bytes
@@ -27,9 +28,8 @@ from server.http.problems import Problem
 from server.jobs.members import Members
 from server.jobs.order_members import SUBTITLE_MEMBERS
 from server.jobs.orders import subtitle_shape
-from server.live.resuming import labelled_words
-from server.model.events import Event
 from server.model.jobs import Job, State
+from server.model.orders import Order
 from server.requests.parts import RouteGroup
 from server.requests.request import READER_CODES, admit_reader
 
@@ -104,12 +104,8 @@ class Subtitles(RouteGroup):
             )
 
     async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
-        chunks = await self.parts.jobs.chunks(job.id)
-        running = job.order.diarize and not job.terminal
-        log = await self.parts.storage.events.read_all(job.id) if running else ()
-        voices = log if job.order.diarize else None
-        size = total_bytes(chunks) + total_bytes(event.body for event in log)
-        return await compute(job.account, size, _render_chunks, chunks, shape, voices)
+        stored = await self.parts.storage.timelines.entries(job.id)
+        return await compute(job.account, total_bytes(stored), _rendered, stored, shape, job.order)
 
 
 def _parse_shape(request: Request) -> SubtitleShape | None:
@@ -121,21 +117,21 @@ def _parse_shape(request: Request) -> SubtitleShape | None:
     return shape if given else None
 
 
-def _render_chunks(bodies: Sequence[bytes], shape: SubtitleShape, log: Sequence[Event] | None) -> bytes:
-    """Render the subtitles of the stored chunks. Call it on a thread, because hours of speech take a moment.
+def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order) -> bytes:
+    """The subtitles of a stored timeline. Call it on a thread, because hours of speech take a moment.
 
-    *log* is given if speakers are labelled. The labels are in it until the last chunk has them.
+    Until the turns of speakers are final, words have the labels that readers know.
     """
-    chunks = [unpack_chunk(body) for body in bodies]
+    past = Transcription.of(map(unpack, stored))
+    chunks = past.chunks()
     segments = [segment for chunk in chunks for segment in chunk.segments]
-    turns = final_turns(chunks)
     said: Sequence[SpeakerTurn] | None = None
-    if turns is not None:
-        said = spoken_words(segments, turns)
-    elif log is not None:
-        labelled = [(one.label, one) for one in labelled_words(log)]
-        said = [word_turn(label, one.word, one.channel) for label, one in labelled if label is not None]
-    language = next((chunk.language for chunk in chunks if chunk.language is not None), None)
+    if past.turns is not None:
+        said = spoken_words(segments, past.turns)
+    elif order.diarize:
+        pairs = zip(past.labels, past.said, strict=True)
+        said = [word_turn(label, word, channel) for label, (word, channel) in pairs if label is not None]
+    language = next((chunk.language for chunk in chunks if chunk.language is not None), order.language)
     return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said, language=language)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from server.model.errors import StorageAway
 from server.model.events import Event
 from server.storage.patience import patiently
-from server.storage.sql.events import EventLog
+from server.storage.sql.timeline import Timelines
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, RenderedBatch, partial_body
 from server.waiting import racing
@@ -32,7 +32,7 @@ class Feed:
         self,
         job_id: str,
         *,
-        events: EventLog,
+        timelines: Timelines,
         partials: Partials,
         render: Callable[[Event], Awaitable[Rendered]],
         closing: asyncio.Event,
@@ -42,7 +42,7 @@ class Feed:
         self.readers = 0  # the number of readers, which Following.open_reader() counts
         self.version = 0  # grows whenever there may be something new
         self._job_id = job_id
-        self._events = events
+        self._timelines = timelines
         self._partials = partials
         self._render = render
         self._closing = closing
@@ -139,9 +139,9 @@ class Feed:
             reading.result()
 
     async def _read_log(self) -> None:
-        self._last = await patiently(lambda: self._events.last(self._job_id))
+        self._last = await patiently(lambda: self._timelines.last(self._job_id))
         self._note_change()
-        async with aclosing(self._events.tail(self._job_id, after=self._last)) as tail:
+        async with aclosing(self._timelines.tail(self._job_id, after=self._last)) as tail:
             async for event in tail:
                 rendered = await patiently(partial(self._render, event))
                 if self._all_wait:
@@ -155,7 +155,7 @@ class Feed:
 
     async def _read_page(self, after: int) -> RenderedBatch | None:
         try:
-            page = await self._events.read(self._job_id, after=after, limit=PAGE)
+            page = await self._timelines.read(self._job_id, after=after, limit=PAGE)
             return RenderedBatch([await self._render(event) for event in page]) if page else None
         except StorageAway:
             return None  # the reader asks again when the database is back

@@ -44,7 +44,7 @@ class Following:
         if feed is None or feed.over:
             feed = self.feeds[key] = Feed(
                 job_id,
-                events=self.storage.events,
+                timelines=self.storage.timelines,
                 partials=self.partials,
                 render=self.render,
                 closing=self.closing,

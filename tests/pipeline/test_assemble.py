@@ -20,7 +20,7 @@ def chunk(index: int, start: int, end: int, *segments: Segment, language: str | 
 
 
 def whole(chunks: list[Chunk], duration: int) -> Transcript:
-    return assemble(chunks, duration=duration, engine="whisper", model="base")
+    return assemble(chunks, duration=duration, engine="whisper", model_of=lambda _: "base")
 
 
 def test_segments_follow_each_other_with_all_their_words():

@@ -86,7 +86,7 @@ def test_documents_say_who_speaks():
     turns = (turn("S1", 0, 1.2), turn("<Ann & Bob>", 1, 2), turn("S1", 3, 6))
     kept = unpack_chunk(pack_chunk(chunk(turns)))
     assert kept == chunk(turns)
-    transcript = assemble([kept], duration=5 * RATE, engine="e", model="m")
+    transcript = assemble([kept], duration=5 * RATE, engine="e", model_of=lambda _: "m")
     assert transcript.speakers == {"S1": round(3.2 * RATE), "<Ann & Bob>": RATE}
     assert srt(transcript).decode().count("S1: ") == 2
     assert "<v &lt;Ann &amp; Bob&gt;>w1" in vtt(transcript).decode()
@@ -98,9 +98,9 @@ def test_documents_say_who_speaks():
 
 
 def test_words_have_no_speaker_where_nobody_was_found():
-    nobody = assemble([chunk(())], duration=5 * RATE, engine="e", model="m")
+    nobody = assemble([chunk(())], duration=5 * RATE, engine="e", model_of=lambda _: "m")
     assert (nobody.turns, nobody.speakers, [one.speaker for one in nobody.segments]) == ((), {}, [None])
-    assert assemble([chunk(None)], duration=5 * RATE, engine="e", model="m").turns is None
+    assert assemble([chunk(None)], duration=5 * RATE, engine="e", model_of=lambda _: "m").turns is None
     assert unpack_chunk(pack_chunk(chunk(()))).turns == ()
 
 

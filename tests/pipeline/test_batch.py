@@ -98,7 +98,7 @@ async def chunks_of(
 
 
 def transcript(chunks: Sequence[Chunk]) -> Transcript:
-    return assemble(chunks, duration=chunks[-1].end, engine="scripted", model="scripted")
+    return assemble(chunks, duration=chunks[-1].end, engine="scripted", model_of=lambda _: "scripted")
 
 
 @pytest.mark.parametrize("kind", ["whole", "truncated_file"])

@@ -76,7 +76,7 @@ async def test_the_last_chunk_has_all_turns_and_a_job_that_was_stopped_ends_with
         made = await chunks(batch, talk, [], separate=False)
         assert len(made) > 1
         assert [chunk.turns is None for chunk in made] == [True] * (len(made) - 1) + [False]
-        transcript = assemble(made, duration=made[-1].end, engine="e", model="m")
+        transcript = assemble(made, duration=made[-1].end, engine="e", model_of=lambda _: "m")
         assert list(transcript.speakers) == ["S1", "S2"]
         assert {part.speaker for part in transcript.segments} == {"S1", "S2"}
         assert models().cpu_s() > 0

@@ -75,7 +75,7 @@ async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> lis
 
 
 def transcript(chunks: Sequence[Chunk]) -> Transcript:
-    return assemble(chunks, duration=SECONDS * RATE, engine="scripted", model="scripted")
+    return assemble(chunks, duration=SECONDS * RATE, engine="scripted", model_of=lambda _: "scripted")
 
 
 async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(call):

@@ -95,7 +95,7 @@ def test_a_real_model_hears_each_turn_of_a_file_in_its_language(engine, recordin
     ]
     assert word_object(segments[0].words[0])["language"] == "en"
     assert segment_object(0, segments[0])["language"] == "en"
-    whole = assemble(chunks, duration=chunks[-1].end, engine="e", model="m")
+    whole = assemble(chunks, duration=chunks[-1].end, engine="e", model_of=lambda _: "m")
     assert (whole.language in LANGUAGES, 0.4 < (whole.language_probability or 0) < 1) == (True, True)
     assert transcribe_file(engine, recording, done=chunks[:1]) == chunks[1:], (
         "a file that is continued has the same text"

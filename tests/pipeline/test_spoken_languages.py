@@ -21,7 +21,7 @@ def said(start: float, end: float, language: str | None, sure: float | None = 0.
 def whole(*segments: Segment) -> Transcript:
     end = segments[-1].end
     chunk = Chunk(0, 1, 0, end, segments, segments[-1].language, 0.9)
-    return assemble([unpack_chunk(pack_chunk(chunk))], duration=end, engine="whisper", model="base")
+    return assemble([unpack_chunk(pack_chunk(chunk))], duration=end, engine="whisper", model_of=lambda _: "base")
 
 
 def test_the_language_of_most_speech_is_that_of_the_recording_and_each_has_its_share():
@@ -42,7 +42,7 @@ def test_where_one_language_was_found_words_and_segments_do_not_repeat_it():
 def test_where_the_order_says_the_language_nothing_was_found():
     transcript = whole(said(0, 2, None, None))
     chunk = Chunk(0, 1, 0, position(2), transcript.segments, "de", 1.0)
-    transcript = assemble([chunk], duration=position(2), engine="whisper", model="base")
+    transcript = assemble([chunk], duration=position(2), engine="whisper", model_of=lambda _: "base")
     document = orjson.loads(service_v1(transcript, HEADING))
     assert (document["language"], document["language_probability"]) == ("de", 1.0)
     assert "languages" not in document
@@ -69,7 +69,7 @@ def test_more_than_three_seconds_in_a_doubtful_language_are_worth_a_warning(lang
 )
 def test_speech_without_a_word_in_a_doubtful_language_is_worth_a_warning(length_s, sure, warned):
     chunk = Chunk(0, 1, 0, position(length_s), (), "tr" if sure else None, sure)
-    notes = assemble([chunk], duration=position(length_s), engine="whisper", model="base").notes
+    notes = assemble([chunk], duration=position(length_s), engine="whisper", model_of=lambda _: "base").notes
     assert [note.startswith("language_doubtful: no words were found") for note in notes] == [True] * warned
 
 

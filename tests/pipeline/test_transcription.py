@@ -52,7 +52,7 @@ def entries(parts: list[Chunk]) -> list[Entry]:
     made: list[Entry] = []
     for part in parts:
         past = Transcription.of(made)
-        made += entries_of(part, words=past.words, segments=past.segments, shown=True)
+        made += entries_of(part, words=past.place.words, segments=past.place.segments, shown=True)
     return made
 
 
@@ -60,8 +60,8 @@ def entries(parts: list[Chunk]) -> list[Entry]:
 def test_the_finished_parts_of_a_file_come_back_equal(parts):
     past = Transcription.of([unpack(pack(entry)) for entry in entries(parts)])
     assert past.chunks() == parts
-    assert past.channel(None).jobs_done == (parts[-1].jobs_done if parts else 0)
-    assert past.words == sum(len(segment.words) for part in parts for segment in part.segments)
+    assert past.place.channel(None).jobs_done == (parts[-1].jobs_done if parts else 0)
+    assert past.place.words == sum(len(segment.words) for part in parts for segment in part.segments)
 
 
 def test_the_turns_of_speakers_belong_to_the_last_part_of_a_file():
@@ -82,14 +82,16 @@ def test_a_session_goes_on_after_its_last_word_with_its_open_segment():
     past = Transcription.of(
         [LanguageFound("de", 0.8), said(0, 0, SO), end_of(0, Segment((SO,), -0.1, 0.2), forced=False), said(1, 1, MY)]
     )
-    state = past.channel(None)
+    state = past.place.channel(None)
     assert (state.settled, state.language, state.last_words) == (MY.end, "de", [SO, MY])
-    assert (past.words, past.segments, past.begun) == (2, 2, True)
-    (still_open,) = past.open.values()
+    assert (past.place.words, past.place.segments, past.place.begun) == (2, 2, True)
+    (still_open,) = past.place.open.values()
     ended = still_open.end()
     assert (ended.segment, ended.text, ended.forced, ended.speaker) == (1, "my", True, None)
     past.add(ended)
-    transcript = assemble(past.chunks(duration=40_000, channels=[None]), duration=40_000, engine="e", model="m")
+    transcript = assemble(
+        past.chunks(duration=40_000, channels=[None]), duration=40_000, engine="e", model_of=lambda _: "m"
+    )
     assert (transcript.text, transcript.duration, transcript.language) == ("so my", 40_000, "de")
 
 
@@ -108,8 +110,8 @@ def replace_audio_end(entry: Words, end: int) -> Words:
 
 def test_channels_go_on_each_after_its_own_words_and_share_their_numbers():
     past = Transcription.of([said(0, 0, SO, channel=0), said(1, 1, MY, channel=1), said(2, 0, FELLOW, channel=0)])
-    assert {number: state.settled for number, state in past.channels.items()} == {0: FELLOW.end, 1: MY.end}
-    assert [join_words(one.words) for one in past.open.values()] == ["so fellow", "my"]
+    assert {number: state.settled for number, state in past.place.channels.items()} == {0: FELLOW.end, 1: MY.end}
+    assert [join_words(one.words) for one in past.place.open.values()] == ["so fellow", "my"]
     assert past.said == [(SO, 0), (MY, 1), (FELLOW, 0)]
 
 
@@ -118,7 +120,7 @@ def test_a_revision_gives_earlier_words_other_speakers_and_the_open_segment_that
     assert past.labels == [None, "S1", "S1"]
     past.add(SpeakersRevised((StoredRun(0, 1, "S2"),)))
     assert past.labels == ["S2", "S2", "S1"]
-    assert past.open[0].end(past.labels).speaker == "S2"
+    assert past.place.open[0].end(past.labels).speaker == "S2"
 
 
 def test_a_turn_is_open_from_its_words_to_its_end():

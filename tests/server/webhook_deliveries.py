@@ -93,7 +93,7 @@ async def office(folder: Path, clock: ManualClock | None = None, **rules: Any) -
         def deliveries(**options: Any) -> Deliveries:
             return Deliveries(
                 storage,
-                Records(storage.jobs, storage.blobs, links, NobodyLive()),
+                Records(storage, links, NobodyLive()),
                 WebhookSender(egress, settled, slots),
                 Eraser(storage, Metrics()),
                 metrics,

@@ -10,13 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
-from pipeline.attribution import SpeakerTimesByChannel, by_speaker, final_turns
+from pipeline.attribution import SpeakerTimesByChannel, by_speaker
 from pipeline.documents.formats import word_object
 from pipeline.documents.paragraphs import paragraphs_of
 from pipeline.documents.search import search_objects
 from pipeline.documents.spoken import probability_of, speech_by_language
-from pipeline.documents.stored import unpack_chunk
 from pipeline.text.options import LABELS
+from pipeline.timeline import unpack
+from pipeline.transcription import Transcription
 from pipeline.words import Segment, Word
 from server.model.instants import iso
 from server.model.jobs import Job
@@ -108,12 +109,13 @@ def alternative(
 
 
 def file_answer(job: Job, bodies: Sequence[bytes], shape: DeepgramShape) -> Message:
-    """The answer about a finished file, made from the job's stored chunks."""
-    chunks = [unpack_chunk(body) for body in bodies]
+    """The answer about a finished file, made from the job's stored timeline."""
+    past = Transcription.of(map(unpack, bodies))
+    chunks = past.chunks()
     spoken: dict[int, list[Segment]] = {chunk.channel or 0: [] for chunk in chunks}
     for chunk in chunks:
         spoken[chunk.channel or 0] += chunk.segments
-    turns = final_turns(chunks)
+    turns = past.turns
     if turns is not None:
         spoken = {number: by_speaker(segments, turns) for number, segments in spoken.items()}
     times = None if turns is None else SpeakerTimesByChannel(turns)

@@ -72,7 +72,7 @@ class FileHandler:
 
     async def _result(self, job: Job, shape: DeepgramShape) -> Response:
         """The answer with the transcript of a finished job."""
-        chunks = await self.parts.jobs.chunks(job.id)
+        chunks = await self.parts.storage.timelines.entries(job.id)
         body = await compute(job.account, total_bytes(chunks), file_answer, job, chunks, shape)
         return json_response(body, headers={REQUEST_ID: job.id})
 

@@ -8,9 +8,10 @@ import orjson
 
 from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import segment_object, word_object
-from pipeline.documents.stored import unpack_chunk
 from pipeline.language_names import ENGLISH, english_name
 from pipeline.recognition.engine import TRANSLATE
+from pipeline.timeline import unpack
+from pipeline.transcription import Transcription
 from pipeline.words import Segment, speaker_number, words_in_time
 from server.http.sse import event
 from server.model.jobs import Job
@@ -57,9 +58,9 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
     return orjson.dumps(shown)
 
 
-def spoken_segments(chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
-    """The segments of stored chunks, each with its speaker."""
-    return [spoken_segment(segment_object(number, segment)) for number, segment in enumerate(_in_time(chunks))]
+def spoken_segments(stored: Iterable[bytes]) -> list[Mapping[str, Any]]:
+    """The segments of a stored timeline, each with its speaker."""
+    return [spoken_segment(segment_object(number, segment)) for number, segment in enumerate(_in_time(stored))]
 
 
 def spoken_segment(segment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,8 +81,8 @@ def segment_name(number: int) -> str:
     return f"seg_{number}"
 
 
-def _in_time(chunks: Iterable[bytes]) -> Sequence[Segment]:
-    return segments_in_time([unpack_chunk(body) for body in chunks])
+def _in_time(stored: Iterable[bytes]) -> Sequence[Segment]:
+    return segments_in_time(Transcription.of(map(unpack, stored)).chunks())
 
 
 def _verbose_segment(number: int, segment: Segment) -> Mapping[str, Any]:

@@ -83,12 +83,12 @@ class AudioFiles:
         if wish.response_format in FILE_FORMATS:
             return await self._file(job, FILE_FORMATS[wish.response_format])
         if wish.response_format == "verbose_json":
-            chunks = await self.parts.jobs.chunks(job.id)
+            chunks = await self.parts.storage.timelines.entries(job.id)
             words = "word" in wish.granularities
             body = await compute(job.account, total_bytes(chunks), verbose_body, job, chunks, words=words)
             return Response(body, media_type="application/json")
         if wish.diarized:
-            chunks = await self.parts.jobs.chunks(job.id)
+            chunks = await self.parts.storage.timelines.entries(job.id)
             body = await compute(job.account, total_bytes(chunks), diarized_body, job, chunks)
             return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": usage(job)})
@@ -126,7 +126,7 @@ class AudioFiles:
             yield stream_event("error", **error_body(problem))
             return
         if diarized and voices:
-            chunks = await self.parts.jobs.chunks(job.id)
+            chunks = await self.parts.storage.timelines.entries(job.id)
             for segment in await compute(job.account, total_bytes(chunks), spoken_segments, chunks):
                 yield stream_event("transcript.text.segment", **segment)
         yield stream_event("transcript.text.done", text=over.text, usage=usage(over))

@@ -1,25 +1,11 @@
-"""The tables in PostgreSQL: those of sql/schema.py, and some of its own. A change is a new Migration at the end.
+"""The tables in PostgreSQL: those of sql/schema.py, and some of its own.
 
 Text is in collation "C", so that it is sorted by bytes as in SQLite.
 """
 
-from dataclasses import dataclass
-
 from server.storage.sql import schema
 
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A change of the schema. Older programs can still work on a schema whose newer changes are all *additive*."""
-
-    script: str
-    additive: bool = True
-
-
 WORDS = {
-    "source TEXT NOT NULL,": "source TEXT NOT NULL, source_type TEXT"
-    " GENERATED ALWAYS AS (source::json ->> 'type') STORED,",
-    "json_extract(source, '$.type')": "source_type",
     "INTEGER PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     " WITHOUT ROWID": "",
     " TEXT": ' TEXT COLLATE "C"',
@@ -69,20 +55,17 @@ OFFERS = """
 """
 
 
-def _in_postgres(script: str) -> Migration:
+SOURCE_TYPE = """
+    ALTER TABLE jobs ALTER COLUMN source_type DROP EXPRESSION;
+    ALTER TABLE jobs ALTER COLUMN source_type SET NOT NULL;
+"""
+
+
+def _in_postgres(script: str) -> str:
     for word, ours in WORDS.items():
         script = script.replace(word, ours)
-    return Migration(script)
+    return script
 
 
-SCRIPTS = (
-    schema.FIRST + OWN,
-    schema.CHANNELS,
-    RATES,
-    OFFERS,
-    schema.SANDBOX_SECRETS,
-    schema.SPEAKERS,
-    schema.PLAIN_OUTBOX,
-    schema.LANGUAGES,
-)
-MIGRATIONS = tuple(map(_in_postgres, SCRIPTS))
+NEWEST = _in_postgres(schema.NEWEST + OWN + RATES + OFFERS)
+TO_TIMELINE = _in_postgres(SOURCE_TYPE + schema.TO_TIMELINE)

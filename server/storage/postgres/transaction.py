@@ -72,8 +72,8 @@ class PostgresTransaction:
 
 @lru_cache(maxsize=1024)
 def _in_postgres(sql: str) -> Any:
-    """Translate a statement for PostgreSQL: psycopg's parameters, and a column for the JSON member."""
-    return WORDS.sub(_word, sql.replace("json_extract(source, '$.type')", "source_type"))
+    """Translate the parameters of a statement for psycopg."""
+    return WORDS.sub(_word, sql)
 
 
 def _word(found: "re.Match[str]") -> str:

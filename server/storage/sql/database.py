@@ -1,10 +1,9 @@
 """The interface of a database that runs the statements of this folder. Each backend implements it.
 
-The statements use what SQLite and PostgreSQL have in common, with three exceptions that a backend translates:
+The statements use what SQLite and PostgreSQL have in common, with two exceptions that a backend translates:
 - Parameters are `?` or `:name`, as in SQLite.
 - Rows that must not change before the commit are read `FOR UPDATE`. SQLite's backend removes these words, because it
   has one writer at a time.
-- `json_extract(source, '$.type')` is a column of its own in PostgreSQL.
 """
 
 import time

@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 
-import orjson
-
+from pipeline.audio import seconds
+from pipeline.timeline import JobEnd, StateChange
 from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
 from server.storage.sql import fairness
 from server.storage.sql.counters import change
 from server.storage.sql.database import Transaction
-from server.storage.sql.events import append, status_event, terminal_event
 from server.storage.sql.outbox import enqueue
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, error_of, job_of, quotas_of, text_of
+from server.storage.sql.timeline import append, end_of_words, has_words
 
 MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
@@ -29,7 +29,7 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
-    returned = outcome.return_quota and _is_unread(tx, row)
+    returned = outcome.return_quota and not has_words(tx, row["id"])
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
     tx.run(
@@ -62,8 +62,6 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         "INSERT INTO artifacts (job, kind, blob, sha256, bytes) VALUES (?, ?, ?, ?, ?)",
         [(row["id"], made.kind, made.blob, made.sha256, made.bytes) for made in outcome.artifacts],
     )
-    if state is State.CANCELED:
-        tx.run("DELETE FROM chunks WHERE job = ?", (row["id"],))
     _settle(tx, row, heard_s, returned=returned)
     fairness.charge_end(tx, row, state, heard_s)
     used_s = 0.0 if returned else heard_s or 0.0
@@ -72,22 +70,12 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (row["id"], row["account"], row["environment"], state, used_s, outcome.model, tx.now),
     )
-    append(tx, row["id"], [*outcome.events, terminal_event(state)])
+    append(tx, row["id"], [*outcome.entries, JobEnd(state)])
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
     assert ended is not None
     job = job_of(ended)
     enqueue(tx, job)
     return job
-
-
-def _is_unread(tx: Transaction, row: SqlRow) -> bool:
-    """Whether nobody can have read a word of the job: it has no chunk, and its log has no word."""
-    read = tx.one(
-        "SELECT 1 FROM chunks WHERE job = :id"
-        " UNION ALL SELECT 1 FROM events WHERE stream = :id AND type = 'word' LIMIT 1",
-        {"id": row["id"]},
-    )
-    return read is None
 
 
 def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
@@ -102,15 +90,9 @@ def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bo
 def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
     """Cancel the job. A live session counts up to its last word: its own process knows more, but is not asked."""
     outcome = Outcome(state=State.CANCELED, return_quota=return_quota)
-    if row["class"] == LIVE and row["duration_s"] is None and (spoken_s := _spoken_s(tx, row["id"])):
+    if row["class"] == LIVE and row["duration_s"] is None and (spoken_s := seconds(end_of_words(tx, row["id"]))):
         outcome = replace(outcome, duration_s=spoken_s, heard_s=spoken_s * job_of(row).order.counted_sessions)
     end_job(tx, row, Cause.CANCELED, outcome)
-
-
-def _spoken_s(tx: Transaction, job_id: str) -> float:
-    """Return the seconds before the end of the newest word in the log."""
-    word = tx.one("SELECT body FROM events WHERE stream = ? AND type = 'word' ORDER BY seq DESC LIMIT 1", (job_id,))
-    return 0.0 if word is None else float(orjson.loads(word["body"])["end"])
 
 
 def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
@@ -144,7 +126,8 @@ def put_back(
     cost = fairness.charge_attempt(tx, row) if counted and row["class"] == BATCH else 0.0
     tx.run(
         "UPDATE jobs SET state = :state, queued_at = :now, run_after = :run_after,"
-        " attempt = attempt - :uncounted, virtual_time = virtual_time + :cost, lease_id = NULL,"
+        " attempt = CASE WHEN attempt > 0 THEN attempt - :uncounted ELSE 0 END,"  # 0: it got further
+        " virtual_time = virtual_time + :cost, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, last_error = coalesce(:error, last_error) WHERE id = :id",
         {
             "id": row["id"],
@@ -156,5 +139,5 @@ def put_back(
             "error": None if error is None else text_of(error),
         },
     )
-    append(tx, row["id"], [status_event(state, row["progress"])])
+    append(tx, row["id"], [StateChange(state, row["progress"])])
     tx.announce(QUEUE_TOPIC)

@@ -6,6 +6,7 @@ from server.model.erasures import ErasedPart, ErasureReason
 from server.model.jobs import Job
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import job_of, order_of, text_of
+from server.storage.sql.timeline import erase_words
 from server.storage.sql.upkeep import note_erasure
 
 ERASABLE = """
@@ -36,7 +37,7 @@ def list_to_erase(tx: Transaction, *, limit: int) -> list[Job]:
 def erase_outputs(tx: Transaction, job_id: str) -> str | None:
     """Erase the results of a job that list_to_erase() would list, and record the erasure, in one commit.
 
-    Text, words, prompt, artifacts and the events with words are deleted; the record, its metadata and its
+    Text, words, prompt and artifacts are deleted; the record, its metadata and its
     deliveries stay. Returns the blob prefix to delete; None if list_to_erase() would not list the job.
     """
     row = tx.one(f"{ERASABLE} AND id = ? FOR UPDATE", (job_id,))
@@ -46,9 +47,8 @@ def erase_outputs(tx: Transaction, job_id: str) -> str | None:
         "UPDATE jobs SET text = NULL, speakers = NULL, options = ?, erased_at = ? WHERE id = ?",
         (text_of(replace(order_of(row["options"]), prompt="", keywords=(), known_speakers=())), tx.now, job_id),
     )
-    tx.run("DELETE FROM chunks WHERE job = ?", (job_id,))
     tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))
-    tx.run("DELETE FROM events WHERE stream = ? AND type NOT LIKE 'job.%'", (job_id,))  # the others hold words
+    erase_words(tx, job_id)
     note_erasure(tx, job_id, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
     tx.announce(job_id)
     return job_id

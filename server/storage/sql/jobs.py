@@ -79,7 +79,7 @@ def _counts(tx: Transaction) -> Mapping[str, int]:
 
 
 class JobStore(SqlStore):
-    """Jobs with their chunks and artifacts. A write under a lost lease changes nothing and returns False."""
+    """Jobs with their artifacts. A write under a lost lease changes nothing and returns False."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class JobStore(SqlStore):
 
     claim_live = write_method(leases.claim_live)
     checkpoint = write_method(leases.checkpoint, together=True)
-    log = write_method(leases.log, together=True)
+    append = write_method(leases.append_held, together=True)
     note = write_method(leases.note)
     renew = write_method(leases.renew, together=True)
     finish = write_method(leases.finish)
@@ -168,11 +168,6 @@ class JobStore(SqlStore):
     list_expired = read_method(_find_expired)
     list_to_erase = read_method(handover.list_to_erase)
     counts = read_method(_counts)
-
-    async def chunks(self, job_id: str) -> list[bytes]:
-        """The stored chunks of the job, in order."""
-        few = await self.database.look_up(lambda tx: leases.few_chunks(tx, job_id))
-        return few if few is not None else await self.database.read(lambda tx: leases.chunks(tx, job_id))
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
         if which.text is None:
@@ -199,7 +194,7 @@ class JobStore(SqlStore):
     erase_outputs = write_method(handover.erase_outputs)
 
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
-        """Remove record, chunks, events and deliveries, and record the erasure, in one commit.
+        """Remove record, timeline and deliveries, and record the erasure, in one commit.
 
         Returns the blob prefix to delete, None if there is no job. A worker on the job finds its lease lost. The
         backend's own files may still contain bytes of the job until Upkeep.scrub().

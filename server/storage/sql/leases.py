@@ -8,15 +8,15 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import Unpack
 
-from server.model.events import NewEvent
+from pipeline.timeline import Entry, Progress, StateChange
 from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
 from server.model.leases import JobFacts, Lease, Renewal
 from server.model.outcomes import Outcome
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, lapse, put_back
-from server.storage.sql.events import append, append_where, progress_event, status_event
 from server.storage.sql.fairness import remember_claimed
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, text_of
+from server.storage.sql.timeline import append, append_where
 from server.storage.sql.unreadable import set_aside, why_unreadable
 
 HELD = "id = :id AND lease_id = :lease_id AND state = 'processing' AND lease_until > :now"
@@ -26,11 +26,10 @@ FENCE = f"SELECT * FROM jobs WHERE {HELD} FOR UPDATE"  # noqa: S608  made of con
 
 LONGEST_LEASE_MS = 10 * 60 * 1000  # one that seems to end later was granted before the clock was set back
 
-UNFETCHED = "(blob IS NULL AND json_extract(source, '$.type') = 'url')"
+UNFETCHED = "(blob IS NULL AND source_type = 'url')"
 """Whether the job's audio must be downloaded before it can be transcribed; written as in the index jobs_queue."""
 
 QUEUE_BOUND_MS = 24 * 60 * 60 * 1000  # older jobs fail: the answer comes too late
-FEW = 10  # chunks of a job that are read on the event loop, some 50 kB: five minutes of speech
 CAUSES = {State.COMPLETED: Cause.FINISHED, State.FAILED: Cause.BROKE, State.CANCELED: Cause.CANCELED}
 
 
@@ -91,34 +90,29 @@ def next_due(tx: Transaction) -> int | None:
 def checkpoint(
     tx: Transaction,
     lease: Lease,
+    entries: Sequence[Entry],
     *,
-    index: int,
-    body: bytes,
-    events: Sequence[NewEvent],
     progress: float,
     lease_s: float,
 ) -> int | None:
-    """Store a chunk with its events and extend the lease, in one commit. *index* counts chunks from 0.
+    """Append what was recognised of a file and extend the lease, in one commit.
 
-    Returns the number of the log's last event; None if the lease is lost.
+    The attempt got further than those before it, so that none of them counts any more. Returns the number of the
+    timeline's last event; None if the lease is lost.
     """
     row = _find_lease(tx, lease)
     if row is None:
         return None
     reached = max(row["progress"], min(progress, 1.0))
     _extend(tx, lease, lease_s)
-    tx.run("UPDATE jobs SET progress = ? WHERE id = ?", (reached, lease.job.id))
-    tx.run("INSERT INTO chunks (job, idx, epoch, body) VALUES (?, ?, ?, ?)", (lease.job.id, index, lease.epoch, body))
-    moved = [progress_event(reached)] if reached > row["progress"] else []
-    return append(tx, lease.job.id, [*events, *moved])
+    tx.run("UPDATE jobs SET progress = ?, attempt = 0 WHERE id = ?", (reached, lease.job.id))
+    moved = [Progress(reached)] if reached > row["progress"] else []
+    return append(tx, lease.job.id, [*entries, *moved])
 
 
-def log(tx: Transaction, lease: Lease, events: Sequence[NewEvent]) -> int | None:
-    """Append events under the lease. Returns the number of the last; None if the lease is lost.
-
-    Many logs may share one commit.
-    """
-    return append_where(tx, HELD, _fence(tx, lease), events)
+def append_held(tx: Transaction, lease: Lease, entries: Sequence[Entry]) -> int | None:
+    """Append *entries* under the lease. Returns the number of the timeline's last event; None if the lease is lost."""
+    return append_where(tx, HELD, _fence(tx, lease), entries)
 
 
 def note(tx: Transaction, lease: Lease, **facts: Unpack[JobFacts]) -> bool:
@@ -148,7 +142,7 @@ def finish(tx: Transaction, lease: Lease, outcome: Outcome) -> Job | None:
     """End the job: write state, artifacts, usage, quotas, outbox and last event in one commit. Returns the job.
 
     The account gets its allowance back if outcome.return_quota is set and no client can have read a word, which
-    means that the job has no chunk and its log no "word" event. The same holds for jobs that reap() ends.
+    means that its timeline has no words, and no mark of audio that is done. The same holds for jobs that reap() ends.
     """
     row = _find_lease(tx, lease)
     return None if row is None else end_job(tx, row, CAUSES[outcome.state], outcome)
@@ -259,25 +253,14 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: 
         " stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
         (state, secrets.token_hex(16), worker, until, stage, tx.now, tx.now, row["id"]),
     )
-    last_seq = append(tx, row["id"], [status_event(state, row["progress"])])
+    last_seq = append(tx, row["id"], [StateChange(state, row["progress"])])
     return Lease(
         job=job_of(granted),
         lease_id=granted["lease_id"],
         epoch=granted["epoch"],
         until=until,
         last_seq=last_seq,
-        chunks=tuple(chunks(tx, row["id"])),
     )
-
-
-def chunks(tx: Transaction, job_id: str) -> list[bytes]:
-    return [row["body"] for row in tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx", (job_id,))]
-
-
-def few_chunks(tx: Transaction, job_id: str) -> list[bytes] | None:
-    """The chunks if there are no more than FEW, else None."""
-    rows = tx.all("SELECT body FROM chunks WHERE job = ? ORDER BY idx LIMIT ?", (job_id, FEW + 1))
-    return [row["body"] for row in rows] if len(rows) <= FEW else None
 
 
 def _find_lease(tx: Transaction, lease: Lease) -> SqlRow | None:

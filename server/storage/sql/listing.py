@@ -53,7 +53,7 @@ def _conditions(which: JobFilter) -> tuple[list[str], list[Any]]:
     if which.created_before is not None:
         add("created_at < ?", which.created_before)
     if which.source is not None:
-        add("json_extract(source, '$.type') = ?", which.source)
+        add("source_type = ?", which.source)
     if which.language is not None:
         add("language = ?", which.language)
     for key, value in which.metadata.items():  # not by JSON functions: a path cannot name every key

@@ -1,10 +1,10 @@
 """The tables of both databases, as SQLite writes them; postgres/schema.py translates them. A script never changes.
 
-Instants are milliseconds since 1970 UTC, `class` is 0 for live jobs and 1 for batch jobs, JSON is text. Tables with
-long rows (jobs, chunks) have a rowid: without one, long rows would lie in the inner pages of SQLite's search tree.
+Instants are milliseconds since 1970 UTC, `class` is 0 for live jobs and 1 for batch jobs, JSON is text. The table
+of jobs has a rowid: without one, its long rows would lie in the inner pages of SQLite's search tree.
 """
 
-FIRST = """
+TABLES = """
     CREATE TABLE jobs (
         id TEXT PRIMARY KEY,
         account TEXT NOT NULL,
@@ -13,6 +13,7 @@ FIRST = """
         state TEXT NOT NULL,
         options TEXT NOT NULL,
         source TEXT NOT NULL,
+        source_type TEXT NOT NULL,        -- of the source, once more to be searched
         blob TEXT,
         quotas TEXT NOT NULL,             -- what acceptance took: [{"name", "window", "amount"}]
         retention_ms INTEGER NOT NULL,
@@ -34,7 +35,8 @@ FIRST = """
         lease_id TEXT,
         owner TEXT,
         lease_until INTEGER,
-        last_seq INTEGER NOT NULL DEFAULT 0,
+        last_seq INTEGER NOT NULL DEFAULT 0,    -- of the events that readers get
+        last_entry INTEGER NOT NULL DEFAULT 0,  -- of the timeline
         progress REAL NOT NULL DEFAULT 0,
         stage TEXT,
         duration_s REAL,
@@ -46,11 +48,13 @@ FIRST = """
         last_error TEXT,                  -- of an attempt; what the client sees is *error*
         error TEXT,
         warnings TEXT NOT NULL,
-        kept INTEGER NOT NULL             -- 0: results are handed over once
+        kept INTEGER NOT NULL,            -- 0: results are handed over once
+        speakers TEXT,                    -- who speaks for how long, where voices are told apart, as JSON
+        languages TEXT                    -- the seconds of speech in each that was found, most first, as JSON
     );
     -- Downloads and transcriptions are claimed apart, and each environment by itself.
     CREATE INDEX jobs_queue ON jobs (
-        class, (blob IS NULL AND json_extract(source, '$.type') = 'url'), environment, virtual_time, id
+        class, (blob IS NULL AND source_type = 'url'), environment, virtual_time, id
     ) WHERE state = 'queued';
     -- With *state* as a column they answer counts alone: SQLite does not infer it from the condition.
     CREATE INDEX jobs_waiting ON jobs (class, queued_at, state) WHERE state = 'queued';
@@ -68,14 +72,6 @@ FIRST = """
         PRIMARY KEY (job, key)
     ) WITHOUT ROWID;
 
-    CREATE TABLE chunks (
-        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-        idx INTEGER NOT NULL,
-        epoch INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (job, idx)
-    );
-
     CREATE TABLE artifacts (
         job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         kind TEXT NOT NULL,
@@ -84,16 +80,6 @@ FIRST = """
         bytes INTEGER NOT NULL,
         PRIMARY KEY (job, kind)
     ) WITHOUT ROWID;
-
-    CREATE TABLE events (
-        stream TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-        seq INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        type TEXT NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (stream, seq)
-    ) WITHOUT ROWID;
-
     CREATE TABLE idempotency (
         account TEXT NOT NULL,
         path TEXT NOT NULL,
@@ -153,8 +139,6 @@ FIRST = """
     ) WITHOUT ROWID;
     CREATE INDEX deliveries_due ON deliveries (next_at) WHERE state = 'pending';
     CREATE INDEX deliveries_address ON deliveries (account, url) WHERE state = 'pending';
-    CREATE INDEX deliveries_lines ON deliveries (account, next_at, id, host) WHERE state = 'pending';
-    CREATE INDEX deliveries_hosts ON deliveries (account, host, next_at) WHERE state = 'pending';
 
     CREATE TABLE attempts (
         delivery TEXT NOT NULL REFERENCES deliveries (id) ON DELETE CASCADE,
@@ -185,7 +169,8 @@ FIRST = """
         plan TEXT NOT NULL,
         created_at INTEGER NOT NULL,
         limits TEXT NOT NULL,
-        webhook_secret TEXT NOT NULL
+        webhook_secret TEXT NOT NULL,
+        sandbox_webhook_secret TEXT       -- of older accounts it is derived from the other one
     ) WITHOUT ROWID;
 
     CREATE TABLE keys (
@@ -213,9 +198,7 @@ FIRST = """
         why TEXT NOT NULL
     );
     CREATE INDEX erasures_job ON erasures (job);
-"""
 
-CHANNELS = """
     -- Lasting addresses that show the newest live session of their name.
     CREATE TABLE channels (
         id TEXT PRIMARY KEY,
@@ -228,23 +211,35 @@ CHANNELS = """
     ) WITHOUT ROWID;
 """
 
-SANDBOX_SECRETS = """
-    -- Signs the sandbox's webhooks. Accounts that are older have none here: theirs is derived from the other one.
-    ALTER TABLE accounts ADD COLUMN sandbox_webhook_secret TEXT;
+TIMELINE = """
+    -- What was said, and all that happened to the job, in order: pipeline/timeline.py.
+    CREATE TABLE timeline (
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,             -- of the last event that readers get of the entries up to this one
+        number INTEGER NOT NULL,          -- of the entry
+        at INTEGER NOT NULL,
+        kind TEXT NOT NULL,               -- the tag of the entry, as in *body*
+        body BLOB NOT NULL,
+        PRIMARY KEY (job, seq, number)
+    ) WITHOUT ROWID;
 """
 
-PLAIN_OUTBOX = """
-    -- Due deliveries are found by their time alone.
-    DROP INDEX deliveries_lines;
-    DROP INDEX deliveries_hosts;
-"""
+NEWEST = TABLES + TIMELINE
+"""All tables, as a new database gets them."""
 
-SPEAKERS = """
-    -- Who speaks for how long in a job whose speakers are told apart by their voices, as JSON.
-    ALTER TABLE jobs ADD COLUMN speakers TEXT;
+TO_TIMELINE = (
+    """
+    ALTER TABLE jobs ADD COLUMN last_entry INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX jobs_queue;
+    CREATE INDEX jobs_queue ON jobs (
+        class, (blob IS NULL AND source_type = 'url'), environment, virtual_time, id
+    ) WHERE state = 'queued';
 """
+    + TIMELINE
+)
+"""The step from the schema before, which had events and chunks. takeover.py makes timelines of them."""
 
-LANGUAGES = """
-    -- The seconds of speech in each language that was found, most first, as JSON.
-    ALTER TABLE jobs ADD COLUMN languages TEXT;
+AFTER_TAKEOVER = """
+    DROP TABLE chunks;
+    DROP TABLE events;
 """

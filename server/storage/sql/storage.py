@@ -7,9 +7,9 @@ from server.storage.sql.accounts import AccountStore
 from server.storage.sql.channels import ChannelStore
 from server.storage.sql.counters import Counter
 from server.storage.sql.database import Database
-from server.storage.sql.events import EventLog
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.outbox import Outbox
+from server.storage.sql.timeline import Timelines
 from server.storage.sql.upkeep import Upkeep
 
 
@@ -34,7 +34,7 @@ class Storage:
         self._database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
         self.rates, self.offers, self.relay = rates or LocalRates(), offers, relay
-        self.events = EventLog(database)
+        self.timelines = Timelines(database)
         self.accounts = AccountStore(database)
         self.channels = ChannelStore(database)
         self.counters = Counter(database)

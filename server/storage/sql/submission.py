@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from pipeline.timeline import StateChange
 from server.model.accounts import Quota
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
@@ -10,8 +11,8 @@ from server.storage.sql import fairness
 from server.storage.sql.counters import look, spend
 from server.storage.sql.database import Transaction, insert, select_number
 from server.storage.sql.endings import AT_ONCE, QUEUE_TOPIC
-from server.storage.sql.events import append, status_event
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
+from server.storage.sql.timeline import append
 
 Liveness: TypeAlias = Callable[[Transaction, str], bool]
 """Whether the process of this name is alive and has this storage open."""
@@ -66,7 +67,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
     _insert(tx, new, virtual_time)
     if key is not None:
         _keep_key(tx, key, new.id, boot)
-    append(tx, new.id, [status_event(State.QUEUED, 0.0)])
+    append(tx, new.id, [StateChange(State.QUEUED)])
     tx.announce(QUEUE_TOPIC)
     return Submitted(job_of(_row(tx, new.id)), replayed=False)
 
@@ -129,6 +130,7 @@ def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
         "state": State.QUEUED,
         "options": text_of(new.order),
         "source": text_of(new.source),
+        "source_type": new.source.type,
         "blob": new.blob,
         "quotas": text_of(new.quotas),
         "retention_ms": new.retention_ms,

@@ -33,11 +33,12 @@ def set_aside(tx: Transaction, rows: Iterable[SqlRow]) -> list[SqlRow]:
         log.error("job cannot be read", extra={"job": row["id"], "error": why})
         live = row["class"] == LIVE
         tx.run(
-            "UPDATE jobs SET options = ?, source = ?, warnings = '[]', quotas = '[]', error = NULL, languages = NULL,"
-            " speakers = NULL WHERE id = ?",
+            "UPDATE jobs SET options = ?, source = ?, source_type = ?, warnings = '[]', quotas = '[]', error = NULL,"
+            " languages = NULL, speakers = NULL WHERE id = ?",
             (
                 text_of(Order(live=LiveOptions() if live else None)),
                 text_of(Source(type="live" if live else "upload")),
+                "live" if live else "upload",
                 row["id"],
             ),
         )

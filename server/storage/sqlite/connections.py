@@ -1,4 +1,4 @@
-"""Opens connections to a SQLite file, brings its tables up to date, and translates SQLite's errors."""
+"""Opens connections to a SQLite file, and translates SQLite's errors."""
 
 import os
 import sqlite3
@@ -8,7 +8,6 @@ from pathlib import Path
 from server.logs import log
 from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
 from server.storage.scratch import PRIVATE_FILE
-from server.storage.sqlite.schema import MIGRATIONS, OLDEST
 
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is truncated once its pages are in the database
@@ -49,24 +48,6 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     connection = connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
-
-
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the tables to the newest schema. Raises StorageError if they are of a version that is not known."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version >= OLDEST + len(MIGRATIONS):
-        raise StorageError(f"{path} was written by a newer version of this program (schema {version})")
-    if 0 < version < OLDEST:
-        raise StorageError(f"{path} was written before the first release of this program (schema {version})")
-    for number, script in enumerate(MIGRATIONS, OLDEST):
-        if number <= version:
-            continue
-        try:
-            connection.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version = {number};COMMIT;")
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 def translate(error: Exception, place: str = "database") -> Exception:

@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.model.errors import StorageError
-from server.model.events import Event
-from server.storage.sql.rows import SqlRow
-from server.storage.sqlite.connections import connect, connect_to_read, create_private, migrate, translate
+from server.storage.sqlite.connections import connect, connect_to_read, create_private, translate
+from server.storage.sqlite.migrating import migrate
 from server.storage.sqlite.scrubbing import Scrubber
+from server.storage.sqlite.transaction import SqliteTransaction
 from server.storage.vital import start_vital
-from server.storage.watching import Announced, Watch, Watches, announce, call_all
+from server.storage.watching import Announced, Watch, Watches, call_all
 
 Clock: TypeAlias = Callable[[], int]
 """Returns milliseconds since 1970 UTC."""
@@ -34,55 +34,8 @@ T = TypeVar("T")
 BEAT_S = 0.04  # from the beginning of one commit to the next, if only writes of single jobs wait: they go together
 MAX_IN_ONE_COMMIT = 256  # when so many share a commit, others wait for the next one
 POLL_S = 0.15  # other processes' commits are seen this late at most
-CHANGES_KEPT_MS = 60 * 60 * 1000  # other processes read them within a second
 READERS = 4  # so that a search over many transcripts does not delay looking up a key
 SCRUB_BUSY_S = 0.2  # how long scrubbing waits for readers, and all writers with it
-
-
-class SqliteTransaction:
-    """The Transaction of this database."""
-
-    __slots__ = ("_connection", "announced", "now")
-
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
-        self._connection = connection
-        self.now = now
-        self.announced: Announced = {}
-
-    def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> int:
-        return self._connection.execute(sql, parameters).rowcount
-
-    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._connection.executemany(sql, rows)
-
-    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> SqlRow | None:
-        cursor = self._connection.execute(_without_locks(sql), parameters)
-        row = cursor.fetchone()
-        return None if row is None else dict(zip(_columns(cursor), row, strict=True))
-
-    def all(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[SqlRow]:
-        cursor = self._connection.execute(_without_locks(sql), parameters)
-        names = _columns(cursor)
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
-        if topic not in self.announced:
-            self.run("INSERT OR REPLACE INTO changes (topic, at) VALUES (?, ?)", (topic, self.now))
-        announce(self.announced, topic, events)
-
-    def forget_passed(self) -> None:
-        """Delete announcements that every process has read by now."""
-        self.run("DELETE FROM changes WHERE at < ?", (self.now - CHANGES_KEPT_MS,))
-
-
-@lru_cache(maxsize=1024)
-def _without_locks(sql: str) -> str:
-    """*sql* without row locks, which SQLite does not have: only one transaction at a time may write."""
-    return sql.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", "")
-
-
-def _columns(cursor: sqlite3.Cursor) -> list[str]:
-    return [column[0] for column in cursor.description]
 
 
 class _Write(Generic[T]):
@@ -172,7 +125,7 @@ class SqliteDatabase:
         with ExitStack() as stack:
             try:
                 self._writing = stack.enter_context(closing(connect(path)))
-                migrate(self._writing, path)
+                migrate(self._writing, path, now=self._clock())
                 # All at once, so that a process that can open no more files still looks up keys.
                 self._reading = [stack.enter_context(closing(connect_to_read(path))) for _ in range(READERS)]
                 self._lookups = stack.enter_context(closing(connect_to_read(path)))

@@ -72,7 +72,7 @@ def test_what_is_nobodys_business_is_not_shown():
 
 
 async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sqlite):
-    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    records = Records(sqlite, LINKS, NobodyLive())
     for wanted in (True, False):
         job_id = await submit(sqlite, order=Order(word_timestamps=wanted))
         lease = await claim(sqlite)
@@ -90,13 +90,13 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sql
 
 
 async def test_lists_have_no_words_no_text_and_no_warnings(sqlite):
-    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    records = Records(sqlite, LINKS, NobodyLive())
     shown = members(records.list_item(replace(DONE, warnings=({"code": "x"},))))
     assert not shown.keys() & {"text", "words", "warnings"}
 
 
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(sqlite):
-    records = Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive())
+    records = Records(sqlite, LINKS, NobodyLive())
     notice = members(records.notice(DONE), "Notice")
     assert (notice["type"], notice["timestamp"]) == ("job.completed", "2026-11-20T12:00:00.002Z")
     assert notice["data"]["text"] == "so my"
@@ -112,4 +112,4 @@ async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(sqlite):
     await sqlite.jobs.finish(lease, completion())
     ended = await sqlite.jobs.get(job_id)
     with pytest.raises(Exception, match="no stored chunk"):
-        await Records(sqlite.jobs, sqlite.blobs, LINKS, NobodyLive()).full(ended)
+        await Records(sqlite, LINKS, NobodyLive()).full(ended)

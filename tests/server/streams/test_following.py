@@ -22,7 +22,7 @@ QUIET_S = 30.0
 def follow(storage, partials: Partials, closing: asyncio.Event | None = None) -> Following:
     links = Links("http://x", SigningKeys({"1": b"secret"}, "1"))
     live = None  # no full record is shown here
-    records = Records(storage.jobs, storage.blobs, links, live)  # type: ignore[arg-type]
+    records = Records(storage, links, live)  # type: ignore[arg-type]
     return Following(storage, partials, records, Eraser(storage, Metrics()), Metrics(), closing or asyncio.Event())
 
 
