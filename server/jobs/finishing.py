@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading, OutputFormat
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
@@ -28,6 +29,7 @@ from server.model.jobs import Job, State
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
+from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
 from server.waiting import set_within
@@ -62,7 +64,10 @@ class Finisher:
         return await self.finish(held, await self.outcome(held, recognised))
 
     async def outcome(self, held: HeldLease, recognised: Recognised) -> Outcome:
-        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises."""
+        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises.
+
+        Documents have what was recognised. The text also has what people have corrected so far.
+        """
         job = held.job
         await held.note(stage="writing")
         stored = await self.storage.timelines.entries(job.id)
@@ -70,11 +75,23 @@ class Finisher:
         transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
         made = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
         made += [] if recognised.audio is None else [recognised.audio]
-        return replace(outcome, artifacts=tuple(made))
+
+        async def again() -> Outcome:
+            stored = await self.storage.timelines.entries(job.id)
+            _, newer = await compute(job.account, total_bytes(stored), _outcome, stored, job.order, recognised)
+            return replace(newer, artifacts=tuple(made), again=again)
+
+        return replace(outcome, artifacts=tuple(made), again=again)
 
     async def finish(self, held: HeldLease, outcome: Outcome) -> Job:
         """Write how the job ended, in one commit; count and log it. Raises LeaseLost."""
-        job = await held.finish(outcome)
+        while True:
+            try:
+                job = await held.finish(outcome)
+                break
+            except Corrected:  # by somebody, in this moment
+                assert outcome.again is not None, "a job without words cannot be corrected"
+                outcome = await outcome.again()
         report_end(job, self.metrics)
         if job.order.live is not None and job.order.diarize:
             try:
@@ -149,6 +166,11 @@ def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> t
         duration = max(chunk.end for chunk in chunks)
     model_of = recognised.model_of if order.model is None else lambda _language: str(order.model)
     transcript = assemble(chunks, duration=duration, engine=recognised.engine, model_of=model_of)
+    text, revision = transcript.text, 0
+    if past.corrections:
+        state, revision = Correcting(past.said, past.labels, past.corrections), past.corrections[-1].revision
+        corrected = assemble(corrected_chunks(chunks, state), duration=duration, engine="", model_of=model_of)
+        text = corrected.text
     copies = recognised.copies + sum(note.startswith(IDENTICAL_CHANNELS) for chunk in chunks for note in chunk.notes)
     channels = len({chunk.channel for chunk in chunks}) - copies
     notes = (dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes)
@@ -161,7 +183,8 @@ def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> t
         languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
         engine=transcript.engine,
         model=transcript.model,
-        text=transcript.text,
+        text=text,
+        revision=revision,
         speakers=speakers,
         warnings=(*recognised.warnings, *notes),
         heard_s=seconds(duration) * channels if order.separate else None,

@@ -6,7 +6,7 @@ The route of a channel uses it for the channel's newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.attribution import spoken_words, word_turn
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.timeline import unpack
@@ -42,8 +43,8 @@ VTT_ANSWERS = {
     304: Answer("Unchanged"),
 }
 
-Rendering: TypeAlias = tuple[str, State, SubtitleShape]
-"""The subtitles of a job in one of its states and in one shape."""
+Rendering: TypeAlias = tuple[str, State, int, SubtitleShape]
+"""The subtitles of a job in one of its states and revisions, and in one shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Subtitles(RouteGroup):
 
     async def _render_once(self, job: Job, shape: SubtitleShape) -> bytes:
         """Render the subtitles once for all requests until SHARED_S later. Raises Problem too_many_connections."""
-        key = (job.id, job.state, shape)
+        key = (job.id, job.state, job.revision, shape)
         if key not in self._made:
             if shape != job.order.subtitles:
                 self._check_shapes(job)
@@ -95,7 +96,7 @@ class Subtitles(RouteGroup):
 
     def _check_shapes(self, job: Job) -> None:
         """Raise Problem too_many_connections while MAX_SHAPES renderings of the job are unfinished."""
-        making = sum(job_id == job.id and not task.done() for (job_id, _, _), task in self._made.items())
+        making = sum(job_id == job.id and not task.done() for (job_id, *_), task in self._made.items())
         if making >= MAX_SHAPES:
             raise Problem(
                 "too_many_connections",
@@ -123,7 +124,8 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order) -> by
     Until the turns of speakers are final, words have the labels that readers know.
     """
     past = Transcription.of(map(unpack, stored))
-    chunks = past.chunks()
+    state = Correcting(past.said, past.labels, past.corrections)
+    chunks = corrected_chunks(past.chunks(), state) if past.corrections else past.chunks()
     segments = [segment for chunk in chunks for segment in chunk.segments]
     said: Sequence[SpeakerTurn] | None = None
     if past.turns is not None:
@@ -131,6 +133,8 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order) -> by
     elif order.diarize:
         pairs = zip(past.labels, past.said, strict=True)
         said = [word_turn(label, word, channel) for label, (word, channel) in pairs if label is not None]
+    if said is not None and past.corrections:
+        said = [replace(turn, speaker=state.name_of(turn.speaker)) for turn in said]
     language = next((chunk.language for chunk in chunks if chunk.language is not None), order.language)
     return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said, language=language)
 
