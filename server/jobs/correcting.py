@@ -57,7 +57,7 @@ class Corrections:
         if "revert" in body:
             revision = body["revert"]
             if not isinstance(revision, int) or isinstance(revision, bool):
-                raise invalid([FieldError("revert", "invalid_type", "revert: must be the number of a revision")])
+                raise invalid([FieldError("revert", "invalid_type", "must be the number of a revision")])
             return await self._correct(job, lambda past: (_reverted(past, revision), revision), by, expected)
         requests = parse_changes(body.get("changes"))
 
@@ -65,7 +65,7 @@ class Corrections:
             try:
                 return self._state(past).changes_of(requests, self._redact(job, past)), None
             except ChangeRefused as error:
-                field = FieldError("changes", "invalid_value", f"changes: {error}", f"/changes/{error.index}")
+                field = FieldError("changes", "invalid_value", str(error), f"/changes/{error.index}")
                 raise invalid([field]) from None
 
         return await self._correct(job, make, by, expected)
@@ -145,14 +145,14 @@ class Corrections:
 def parse_changes(value: object) -> list[Request]:
     """Return the changes in a JSON value. Raises Refused that names every fault."""
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_CHANGES:
-        raise invalid([FieldError("changes", "invalid_type", f"changes: must be a list of 1 to {MAX_CHANGES} changes")])
+        raise invalid([FieldError("changes", "invalid_type", f"must be a list of 1 to {MAX_CHANGES} changes")])
     requests: list[Request] = []
     faults: list[FieldError] = []
     for index, change in enumerate(value):
         try:
             requests.append(_request(change))
         except ValueError as error:
-            faults.append(FieldError("changes", "invalid_value", f"changes: {error}", f"/changes/{index}"))
+            faults.append(FieldError("changes", "invalid_value", str(error), f"/changes/{index}"))
     if faults:
         raise invalid(faults)
     return requests
