@@ -72,7 +72,7 @@ def test_every_event_is_documented():
     sent = {"partial", *(f"job.{state}" for state in TERMINAL)}
     for path in (ROOT / "server").rglob("*.py"):
         sent |= set(re.findall(r'NewEvent\(\s*"([a-z_.]+)"', path.read_text(encoding="utf-8")))
-        sent |= set(re.findall(r'_log\(\w+, "([a-z_.]+)"', path.read_text(encoding="utf-8")))
+        sent |= set(re.findall(r'_event\("([a-z_.]+)"', path.read_text(encoding="utf-8")))
     assert {"word", "segment", "job.status", "job.progress"} <= sent
     assert [name for name in sorted(sent) if f"`{name}`" not in WIRE] == []
 

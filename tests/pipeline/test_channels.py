@@ -13,13 +13,13 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import CHUNK, Batch, BatchOptions
 from pipeline.decode_queue import MAX_SPAN
 from pipeline.documents.assemble import assemble
-from pipeline.documents.stored import pack_chunk, unpack_chunk
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.words import Chunk, Transcript
+from tests.pipeline.timelines import stored_parts
 
 SECONDS = 100
 
@@ -88,7 +88,7 @@ async def test_a_stopped_file_goes_on_behind_any_chunk_to_the_same_transcript(ca
             62 * RATE
         )
         for count in range(len(made) + 1):
-            kept = [unpack_chunk(pack_chunk(chunk)) for chunk in made[:count]]
+            kept = stored_parts(made[:count])
             assert kept == made[:count]
             assert transcript([*kept, *await chunks_of(batch, call, kept)]) == whole
 

@@ -6,8 +6,8 @@ import pytest
 from pipeline.audio import position
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading, service_v1
-from pipeline.documents.stored import pack_chunk, unpack_chunk
 from pipeline.words import Chunk, Segment, Transcript, Word
+from tests.pipeline.timelines import stored_parts
 
 HEADING = Heading(job_id="job_1", created_at="2026-01-01T00:00:00Z", words=True)
 
@@ -21,7 +21,7 @@ def said(start: float, end: float, language: str | None, sure: float | None = 0.
 def whole(*segments: Segment) -> Transcript:
     end = segments[-1].end
     chunk = Chunk(0, 1, 0, end, segments, segments[-1].language, 0.9)
-    return assemble([unpack_chunk(pack_chunk(chunk))], duration=end, engine="whisper", model_of=lambda _: "base")
+    return assemble([chunk], duration=end, engine="whisper", model_of=lambda _: "base")
 
 
 def test_the_language_of_most_speech_is_that_of_the_recording_and_each_has_its_share():
@@ -75,4 +75,4 @@ def test_speech_without_a_word_in_a_doubtful_language_is_worth_a_warning(length_
 
 def test_a_chunk_remembers_how_sure_each_language_is():
     chunk = Chunk(0, 1, 0, position(2), (said(0, 1, "en", 0.25), said(1, 2, None, None)), "en", 0.5)
-    assert unpack_chunk(pack_chunk(chunk)) == chunk
+    assert stored_parts([chunk]) == [chunk]

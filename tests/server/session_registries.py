@@ -1,26 +1,27 @@
 """A desk of live sessions on real storage, and sessions as a dead server leaves them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
-import orjson
-
-from pipeline.audio import RATE
-from pipeline.documents.stored import pack_chunk as stored_chunk
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.scheduler import Scheduler
-from pipeline.words import Chunk, Segment, Word
+from pipeline.speakers.live import LiveSpeakers
+from pipeline.timed_events import TimedEvent
+from pipeline.timeline import DecidedUpTo, Entry, LanguageFound, StoredWord, Words, end_of
+from pipeline.transcription import Continuation, Transcription
+from pipeline.words import Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.engine import Headroom, LiveEngine
 from server.live.parts import SessionParts
+from server.live.reporting import Reporter
 from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
-from server.model.events import NewEvent
 from server.model.jobs import State
 from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
@@ -79,16 +80,55 @@ async def open_new(registry: SessionRegistry, storage: Storage, wanted: Order) -
 async def begin_session(storage: Storage, job_id: str) -> Lease:
     """Make a session as a dead server leaves it: one segment closed, two words of the next committed."""
     lease = await storage.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-    segment = Segment((Word("so", 0, 8000, 0.9), Word("my", 8000, 16_000, 0.9)), -0.1, 0.0)
-    words = [{"index": n, "segment": 0, "word": text, "start": n / 2, "end": n / 2 + 0.5, "probability": 0.9}
-             for n, text in enumerate(["so", "my", "fellow", "Americans"])]  # fmt: skip
-    events = [NewEvent("word", orjson.dumps(word)) for word in words]
-    chunk = Chunk(0, 0, 0, RATE, (segment,), "en", 0.9)
-    assert await storage.jobs.checkpoint(
-        lease, index=0, body=stored_chunk(chunk), events=events[:2], progress=0.0, lease_s=LEASE_S
-    )
-    assert await storage.jobs.log(lease, events[2:]) is not None
+    said = [Word(text, n * 8000, n * 8000 + 8000, 0.9) for n, text in enumerate(["so", "my", "fellow", "Americans"])]
+    entries = [LanguageFound("en", 0.9), committed(0, 0, *said[:2]), ended(0, *said[:2]), committed(2, 1, *said[2:])]
+    assert await storage.jobs.append(lease, entries) is not None
     return lease
+
+
+def committed(first: int, segment: int, *words: Word, channel: int | None = None, speaker: str | None = None) -> Words:
+    """The entry for words that a session committed."""
+    return Words(first, segment, tuple(StoredWord.of(word, lag_ms=500, speaker=speaker) for word in words), channel)
+
+
+def ended(segment: int, *words: Word, channel: int | None = None) -> Entry:
+    return end_of(segment, Segment(words, -0.1, 0.0, channel), forced=False)
+
+
+def after(*words: Word, silent_until: int = 0) -> Continuation:
+    """Where a session goes on that committed these words in one segment, and then heard nothing."""
+    entries: list[Entry] = [committed(0, 0, *words), ended(0, *words)] if words else []
+    return Transcription.of([*entries, DecidedUpTo(silent_until)] if silent_until else entries).place
+
+
+class Kept:
+    """A HeldLease that keeps what is appended, for an order."""
+
+    def __init__(self, order: Order) -> None:
+        self.job = SimpleNamespace(id="job", order=order)
+        self.last_seq = 0
+        self.entries: list[Entry] = []
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        self.entries += entries
+        self.last_seq += len(entries)
+
+
+async def report(
+    batches: Iterable[Sequence[TimedEvent]],
+    past: Transcription | None = None,
+    *,
+    speakers: LiveSpeakers | None = None,
+    received: int = 2**40,
+    wanted: Order | None = None,
+) -> tuple[list[Entry], Reporter, Partials]:
+    """Report what happened, batch by batch, after *past*. Return the entries that were stored."""
+    held, partials = Kept(wanted or order()), Partials()
+    parts = SimpleNamespace(partials=partials, metrics=Metrics())
+    reporter = Reporter(held, past or Transcription(), parts, speakers)  # type: ignore[arg-type]
+    for batch in batches:
+        await reporter.write(batch, received=received)
+    return held.entries, reporter, partials
 
 
 async def is_over(storage: Storage, job_id: str) -> State:

@@ -8,8 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pipeline.audio import RATE
+from pipeline.timeline import DecidedUpTo, Entry, StoredWord, Words, unpack
 from server.model.accounts import Quota
-from server.model.events import NewEvent
 from server.model.jobs import JobError, NewJob, State
 from server.model.leases import Lease, Renewal
 from server.model.orders import LiveOptions, Order, Source
@@ -147,7 +148,7 @@ async def claim(storage: Storage, worker: str = "w1", *, lease_s: float = LEASE_
 
 
 async def types_of(storage: Storage, job_id: str) -> list[str]:
-    return [event.type for event in await storage.events.read(job_id, after=0, limit=10_000)]
+    return [event.type for event in await storage.timelines.read(job_id, after=0, limit=10_000)]
 
 
 def completion(**members: Any) -> Outcome:
@@ -159,21 +160,37 @@ def failure(code: str = "invalid_audio", **members: Any) -> Outcome:
 
 
 CANCELED = Outcome(state=State.CANCELED)
-WORD = NewEvent("word", b'{"word":"and"}')
+
+
+def word(number: int = 0, text: str = "and") -> Words:
+    """The entry for word *number* of a job, which is half a second long."""
+    start = number * RATE // 2
+    return Words(number, 0, (StoredWord(text, start, start + RATE // 2, 0.9),))
+
+
+WORD = word()
+
+
+def part(index: int) -> list[Entry]:
+    """The entries of part *index* of a file: a word, and the mark that its second is done."""
+    return [word(index), DecidedUpTo((index + 1) * RATE, jobs_done=index + 1)]
+
+
+async def parts_done(storage: Storage, job_id: str) -> int:
+    """How many parts of a file are stored."""
+    entries = map(unpack, await storage.timelines.entries(job_id))
+    return sum(isinstance(entry, DecidedUpTo) for entry in entries)
 
 
 async def checkpoint(storage: Storage, lease: Lease, index: int = 0, progress: float = 0.5) -> bool:
-    last = await storage.jobs.checkpoint(
-        lease, index=index, body=b"chunk %d" % index, events=[WORD], progress=progress, lease_s=LEASE_S
-    )
-    return last is not None
+    return await storage.jobs.checkpoint(lease, part(index), progress=progress, lease_s=LEASE_S) is not None
 
 
 async def refusals(storage: Storage, lease: Lease) -> list[bool]:
     """Try every write of a worker. Return for each whether it was refused."""
     return [
         not await checkpoint(storage, lease, index=7),
-        await storage.jobs.log(lease, [WORD]) is None,
+        await storage.jobs.append(lease, [WORD]) is None,
         not await storage.jobs.note(lease, stage="writing"),
         await storage.jobs.renew(lease, lease_s=LEASE_S) is Renewal.LOST,
         not await storage.jobs.release(lease, delay_s=0, error=None, count=True),

@@ -14,6 +14,7 @@ from pipeline.words import Chunk
 from server.accounts.plans import Plans
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
+from server.jobs.finishing import Finisher
 from server.jobs.housekeeping import Chore, Housekeeping, JobChores
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
@@ -25,7 +26,7 @@ from server.model.orders import Order
 from server.storage.ports import BlobStore
 from server.storage.sql.storage import Storage
 from tests.server.serving import LIMITS, ScriptedBatch, chunk, config, isolation, wav
-from tests.server.storing import ManualClock, new_job
+from tests.server.storing import ManualClock, new_job, with_stores
 from tests.waiting import eventually
 
 PATIENT = WorkerRules()
@@ -42,22 +43,23 @@ class Shop:
     metrics: Metrics
 
     def workers(self, rules: WorkerRules = PATIENT, *, count: int = 1, blobs: Any = None, jobs: Any = None) -> Workers:
-        blobs = blobs or self.storage.blobs
+        stores = {name: store for name, store in (("blobs", blobs), ("jobs", jobs)) if store is not None}
+        storage, closing = with_stores(self.storage, **stores), asyncio.Event()
         egress = Egress(allowed=config(EGRESS_ALLOW_CIDRS="127.0.0.0/8").egress_allow_cidrs, allow_http=True)
         return Workers(
             name="test",
             tools=WorkerTools(
-                jobs=jobs or self.storage.jobs,
-                blobs=blobs,
-                fetcher=Fetcher(egress, blobs),
-                prober=Prober(isolation(), blobs),
+                storage=storage,
+                fetcher=Fetcher(egress, storage.blobs),
+                prober=Prober(isolation(), storage.blobs),
+                finisher=Finisher(storage, self.metrics, closing),
                 rules=rules,
             ),
             batches={"production": self.batch, "sandbox": self.batch},
             plans=Plans(self.storage.accounts, LIMITS),
             metrics=self.metrics,
             count=count,
-            closing=asyncio.Event(),
+            closing=closing,
         )
 
     @asynccontextmanager
@@ -66,7 +68,7 @@ class Shop:
     ) -> AsyncIterator[Workers]:
         """Workers at work inside the block, with their chores *every_s* seconds; stopped in order at its end."""
         workers = self.workers(rules, **options)
-        chores = self.chores(workers.tools.blobs)
+        chores = self.chores(workers.tools.storage.blobs)
         repeated = [Chore("tidying", every_s, chores.reap), Chore("deleting audio", every_s, chores.delete_spent_audio)]
         housekeeping = Housekeeping(repeated, self.metrics, workers.closing)
         async with asyncio.TaskGroup() as tasks:
@@ -120,7 +122,7 @@ class Shop:
         assert all([await self.storage.blobs.size(f"{name}/source") is None for name in folder])
 
     async def events(self, job_id: str) -> list[tuple[str, dict[str, Any]]]:
-        logged = await self.storage.events.read(job_id, after=0, limit=1000)
+        logged = await self.storage.timelines.read(job_id, after=0, limit=1000)
         return [(event.type, orjson.loads(event.body)) for event in logged]
 
     async def output(self, job_id: str, name: str) -> bytes:

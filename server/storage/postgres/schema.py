@@ -3,6 +3,8 @@
 Text is in collation "C", so that it is sorted by bytes as in SQLite.
 """
 
+from dataclasses import dataclass
+
 from server.storage.sql import schema
 
 WORDS = {
@@ -61,11 +63,24 @@ SOURCE_TYPE = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A change of the schema. Older programs can still work on a schema whose newer changes are all *additive*."""
+
+    script: str
+    additive: bool = True
+
+
 def _in_postgres(script: str) -> str:
     for word, ours in WORDS.items():
         script = script.replace(word, ours)
     return script
 
 
-NEWEST = _in_postgres(schema.NEWEST + OWN + RATES + OFFERS)
+MIGRATIONS = (Migration(_in_postgres(schema.NEWEST + OWN + RATES + OFFERS), additive=False),)
+"""All tables, and the changes since. A script never changes; a change is a new Migration at the end."""
+
+FIRST = 9
+"""The number of the first one. The schema before had events and chunks, which it takes over."""
+
 TO_TIMELINE = _in_postgres(SOURCE_TYPE + schema.TO_TIMELINE)

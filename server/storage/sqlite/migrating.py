@@ -23,29 +23,33 @@ SOURCE_TYPE = """
     UPDATE jobs SET source_type = json_extract(source, '$.type');
 """
 
-VERSION, BEFORE = 9, 8
-"""The number of this schema, and of the one before, which had events and chunks."""
+MIGRATIONS = (CHANGES + schema.NEWEST,)
+"""All tables, and the changes since. A script never changes; a change is a new one at the end."""
+
+FIRST = 9
+"""The number of the first script. The schema before had events and chunks, which it takes over."""
 
 
 def migrate(connection: sqlite3.Connection, path: Path, *, now: int) -> None:
-    """Bring the tables to this version, in one transaction. Raises StorageError if they are of an unknown version."""
+    """Bring the tables to the newest schema. Raises StorageError if they are of a version that is not known."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
+    if version >= FIRST + len(MIGRATIONS):
         raise StorageError(f"{path} was written by a newer version of this program (schema {version})")
-    if version not in (0, BEFORE, VERSION):
-        raise StorageError(
-            f"{path} was written by a version that is too old (schema {version}): open it with version 0.1 first"
-        )
-    try:
-        if version == 0:
-            connection.executescript(f"BEGIN IMMEDIATE;{CHANGES}{schema.NEWEST}")
-        elif version == BEFORE:
-            connection.executescript(f"BEGIN IMMEDIATE;{SOURCE_TYPE}{schema.TO_TIMELINE}")
-            take_over(SqliteTransaction(connection, now))
-            connection.executescript(schema.AFTER_TAKEOVER)
-        if version != VERSION:
-            connection.executescript(f"PRAGMA user_version = {VERSION};COMMIT;")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    if 0 < version < FIRST - 1:
+        raise StorageError(f"{path} was written by a version that is too old (schema {version}): it cannot be used")
+    for number, script in enumerate(MIGRATIONS, FIRST):
+        if number <= version:
+            continue
+        done = f"PRAGMA user_version = {number};COMMIT;"
+        try:
+            if version == FIRST - 1 == number - 1:
+                connection.executescript(f"BEGIN IMMEDIATE;{SOURCE_TYPE}{schema.TO_TIMELINE}")
+                take_over(SqliteTransaction(connection, now))
+                for statement in f"{schema.AFTER_TAKEOVER}{done}".split(";"):
+                    connection.execute(statement)  # executescript() would commit first
+            else:
+                connection.executescript(f"BEGIN IMMEDIATE;{script};{done}")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise

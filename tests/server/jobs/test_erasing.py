@@ -15,12 +15,11 @@ from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Sweeper
 from server.metrics import Metrics
 from server.model.erasures import ErasedPart, ErasureReason
-from server.model.events import NewEvent
 from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server
 from tests.server.serving import AppServer, chunk, serve, wav
-from tests.server.storing import HOUR, LEASE_S, claim, completion, submit
+from tests.server.storing import HOUR, LEASE_S, claim, completion, submit, word
 from tests.server.talking import Caller, open_talk, silence
 from tests.waiting import until
 
@@ -120,13 +119,13 @@ async def test_deleting_a_live_session_leaves_no_word_of_it(server, folder, forc
     async with open_talk(me.socket(record), me.headers) as it:
         await it.send(silence(4.0))
         await it.until("word")
-        await asyncio.to_thread(until, lambda: traces(folder, f'"word":"{SCRIPT[0]}"'))
+        await asyncio.to_thread(until, lambda: traces(folder, f'["w",0,0,[["{SCRIPT[0]}",'))
         if not force:
             await it.close()
         async with me.client() as client:
             answer = await client.delete(f"/v1/jobs/{record['job_id']}", params={"force": str(force).lower()})
             assert answer.status_code == 204
-    await asyncio.to_thread(is_erased, folder, WRITTEN, '"word":')
+    await asyncio.to_thread(is_erased, folder, WRITTEN, '["w",')
 
 
 async def test_expiry_leaves_no_byte_and_is_written_down(sqlite, clock, tmp_path):
@@ -134,9 +133,7 @@ async def test_expiry_leaves_no_byte_and_is_written_down(sqlite, clock, tmp_path
     order = Order(prompt=WRITTEN, metadata={"k": WRITTEN}, webhook_url=f"https://h.example/{WRITTEN}")
     old = await submit(sqlite, order=order)
     lease = await claim(sqlite)
-    word = NewEvent("word", b'{"word":"%s"}' % SPOKEN.encode())
-    body = SPOKEN.encode() * 1000
-    await sqlite.jobs.checkpoint(lease, index=0, body=body, events=[word], progress=0.1, lease_s=LEASE_S)
+    await sqlite.jobs.checkpoint(lease, [word(0, SPOKEN), word(1, SPOKEN * 1000)], progress=0.1, lease_s=LEASE_S)
     async with sqlite.blobs.create(f"{old}/1.txt") as sink:
         await sink.write(SPOKEN.encode())
     await sqlite.jobs.finish(lease, completion())

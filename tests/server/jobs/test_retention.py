@@ -34,6 +34,7 @@ from tests.server.storing import (
     claim,
     completion,
     failure,
+    parts_done,
     storage_in,
     submit,
     types_of,
@@ -279,7 +280,7 @@ async def test_the_python_client_returns_the_record_and_the_files_in_it(server, 
 
 
 async def end_job(storage: Storage, outcome: Outcome, **order: Any) -> str:
-    """A job with *outcome* whose results are not kept. It has a chunk, a word in its log, and an output."""
+    """A job with *outcome* whose results are not kept. It has a word and an output."""
     job_id = await submit(storage, order=Order(retention="none", prompt=HINT, metadata={"k": "v"}, **order))
     lease = await claim(storage)
     await checkpoint(storage, lease)
@@ -300,7 +301,7 @@ async def test_results_are_erased_once_they_were_handed_over(storage, clock):
     assert await storage.jobs.erase_outputs(job_id) == job_id
     job = await storage.jobs.get(job_id)
     assert (job.text, job.order.prompt, job.order.metadata, job.erased_at) == (None, "", {"k": "v"}, clock.now)
-    assert await storage.jobs.chunks(job_id) == []
+    assert await parts_done(storage, job_id) == 0
     assert await storage.jobs.artifact(job_id, "json") is None
     assert "word" not in await types_of(storage, job_id)
     assert (await types_of(storage, job_id))[-1] == "job.completed"

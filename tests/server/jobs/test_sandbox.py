@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pipeline.batch import BatchOptions
 from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
-from server.jobs.sandbox import SLOW_S, delay_of, raise_ordered_limit, rehearse
+from server.jobs.sandbox import SLOW_S, RehearsedAttempt, delay_of, raise_ordered_limit
 from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
+from server.model.orders import Order
 from tests.server.serving import chunk
 
 SPOKEN = [chunk(0, "so", "my"), chunk(1, "fellow")]
@@ -30,8 +34,16 @@ class Recording:
             self.closed = True
 
 
+def attempt(scenario: str | None, recording: Recording) -> RehearsedAttempt:
+    """An attempt at a job with this scenario, whose audio is *recording*."""
+    made = object.__new__(RehearsedAttempt)
+    made._job = SimpleNamespace(order=Order(scenario=scenario))  # type: ignore[assignment]  # nothing else is asked
+    made._batch = SimpleNamespace(transcribe=lambda *_, **__: recording.chunks())  # type: ignore[assignment]
+    return made
+
+
 async def play(scenario: str | None) -> list[Chunk]:
-    return [made async for made in rehearse(scenario, Recording().chunks())]
+    return [made async for made in attempt(scenario, Recording()).parts(Path(), BatchOptions(tenant="t"), ())]
 
 
 async def test_empty_is_a_recording_in_which_nobody_speaks():
@@ -49,7 +61,7 @@ async def test_slow_waits_in_the_queue_and_keeps_no_worker_busy():
 
 async def test_who_leaves_early_closes_the_recording():
     recording = Recording()
-    playing = rehearse(None, recording.chunks())
+    playing = attempt("slow", recording).parts(Path(), BatchOptions(tenant="t"), ())
     await anext(playing)
     await playing.aclose()
     assert recording.closed

@@ -9,16 +9,17 @@ from typing import Any
 import orjson
 
 from pipeline.errors import EngineFailed, UndecodableAudio
+from pipeline.timeline import entries_of
 from pipeline.words import Chunk
 from server.accounts.issuing import open_account
-from server.jobs.running import chunk_events
 from server.model.errors import DiskFailed, DiskFull
 from server.model.jobs import State
 from server.model.leases import Lease
 from server.model.orders import Order
+from server.model.public_events import render
 from server.storage.sql.storage import Storage
 from tests.server.serving import chunk
-from tests.server.storing import quota
+from tests.server.storing import parts_done, quota
 from tests.server.working import MOST_S, PATIENT, Shop, speak
 
 # --- done --------------------------------------------------------------------------------------------------------
@@ -61,9 +62,15 @@ async def test_the_decoder_is_told_the_plans_longest_file(shop):
     assert (options.longest_s, options.language, options.tenant) == (4 * 3600, "de", account.id)
 
 
-def test_words_and_segments_are_numbered_on_over_chunks():
-    first, second = chunk(0, "so", "my"), chunk(1, "fellow")
-    told = [(event.type, orjson.loads(event.body)) for event in chunk_events(second, [first], words=True)]
+def events_of(
+    part: Chunk, *, words: int = 0, segments: int = 0, shown: bool = True
+) -> list[tuple[str, dict[str, Any]]]:
+    entries = entries_of(part, words=words, segments=segments, shown=shown)
+    return [(event.type, orjson.loads(event.body)) for entry in entries for event in render(entry)]
+
+
+def test_words_and_segments_are_numbered_on_over_parts():
+    told = events_of(chunk(1, "fellow"), words=2, segments=1)
     assert [kind for kind, _ in told] == ["word", "segment"]
     assert (told[0][1]["index"], told[0][1]["segment"], told[1][1]["id"]) == (2, 1, 1)
 
@@ -71,16 +78,13 @@ def test_words_and_segments_are_numbered_on_over_chunks():
 def test_who_joins_words_is_told_where_no_space_belongs():
     made = chunk(0, "你", "好")
     unspaced = replace(made.segments[0], words=tuple(replace(word, spaced=False) for word in made.segments[0].words))
-    told = [orjson.loads(event.body) for event in chunk_events(replace(made, segments=(unspaced,)), [], words=True)]
+    told = [body for _, body in events_of(replace(made, segments=(unspaced,)))]
     assert [body.get("spaced") for body in told[:2]] == [False, False]
-    assert "spaced" not in orjson.loads(chunk_events(chunk(0, "so"), [], words=True)[0].body)
+    assert "spaced" not in events_of(chunk(0, "so"))[0][1]
 
 
 def test_without_word_timestamps_only_segments_are_told():
-    assert [event.type for event in chunk_events(chunk(0, "so", "my"), [], words=False)] == ["segment"]
-
-
-# --- crashes and leases ------------------------------------------------------------------------------------------
+    assert [kind for kind, _ in events_of(chunk(0, "so", "my"), shown=False)] == ["segment"]
 
 
 async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(shop, gate):
@@ -88,14 +92,14 @@ async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(shop
     broken = await shop.submit("gate", order=order, seconds=4.0)
     async with shop.run_dying_workers():
         await asyncio.wait_for(gate.reached.wait(), MOST_S)
-    assert len(await shop.storage.jobs.chunks(broken)) == 1
+    assert await parts_done(shop.storage, broken) == 1
     gate.open.set()
     shop.clock.advance(s=31)
     whole = await shop.submit("speak", order=order, seconds=4.0)
     async with shop.run_workers():
         after, plain = await shop.wait_for_end(broken), await shop.wait_for_end(whole)
     assert gate.resumed_behind == [0, 1]
-    assert (after.attempt, plain.attempt) == (2, 1)
+    assert (after.epoch, plain.epoch) == (2, 1)
     assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
     for name in order.output_formats:
         assert await shop.output(broken, name) == await shop.output(whole, name)
@@ -119,7 +123,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(shop, gate)
         before = await shop.events(job_id)
         await asyncio.wait_for(gate.left.wait(), MOST_S)
     assert await shop.events(job_id) == before
-    assert len(await shop.storage.jobs.chunks(job_id)) == 1
+    assert await parts_done(shop.storage, job_id) == 1
     job = await shop.storage.jobs.get(job_id)
     assert (job.state, job.epoch) == (State.PROCESSING, lease.epoch)
     assert await shop.storage.blobs.size(f"{job_id}/source") is not None
@@ -134,7 +138,7 @@ async def test_a_worker_whose_own_clock_says_the_lease_is_over_writes_nothing(sh
         await asyncio.sleep(0.25)
         gate.open.set()  # the store's clock stands still, so it would accept the chunk
         await asyncio.wait_for(gate.left.wait(), MOST_S)
-    assert len(await shop.storage.jobs.chunks(job_id)) == 1
+    assert await parts_done(shop.storage, job_id) == 1
 
 
 async def test_a_lease_is_renewed_while_a_chunk_takes_long(shop, gate):
@@ -193,7 +197,7 @@ async def test_a_shutdown_finishes_the_chunk_and_hands_the_job_back_uncounted(sh
         gate.open.set()
         job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
     assert job.attempt == 0
-    assert len(await shop.storage.jobs.chunks(job_id)) == 2
+    assert await parts_done(shop.storage, job_id) == 2
 
 
 async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(shop, gate):
@@ -203,7 +207,7 @@ async def test_a_shutdown_does_not_wait_for_ever_for_a_chunk(shop, gate):
         workers.closing.set()
         job = await shop.until(job_id, lambda job: job.state is State.QUEUED)
     assert (job.attempt, gate.left.is_set()) == (0, True)
-    assert len(await shop.storage.jobs.chunks(job_id)) == 1
+    assert await parts_done(shop.storage, job_id) == 1
 
 
 # --- errors --------------------------------------------------------------------------------------------------------

@@ -12,24 +12,23 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE
-from pipeline.documents.stored import pack_chunk
 from pipeline.text.options import TextOptions
-from pipeline.words import Chunk, Segment, SpeakerTurn, Word
+from pipeline.timeline import DecidedUpTo, SpeakersRevised, StoredRun, turns_of
+from pipeline.words import SpeakerTurn, Word
 from server.live.recording import recording_key
 from server.live.speakers import SpeakerListener
 from server.model.errors import Refused
-from server.model.events import NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.model.orders import Source
 from server.storage.sql.storage import Storage
 from tests.pipeline.conversations import models
-from tests.server.session_registries import begin_session, is_over, order, session_registry
+from tests.server.session_registries import begin_session, committed, ended, is_over, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit
 from tests.server.talking import script_words
 
 
 async def final_events(storage: Storage, job_id: str) -> list[dict[str, Any]]:
-    events = await storage.events.read(job_id, after=0, limit=999)
+    events = await storage.timelines.read(job_id, after=0, limit=999)
     bodies = [orjson.loads(event.body) for event in events if event.type == "speakers.revised"]
     return [body for body in bodies if body["final"]]
 
@@ -38,8 +37,8 @@ async def test_an_abandoned_session_has_the_speakers_that_readers_know(sqlite, c
     job_id = await submit(sqlite, order=replace(order(), diarize=True))
     lease = await begin_session(sqlite, job_id)
     revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
-    event = NewEvent("speakers.revised", orjson.dumps(revised | {"final": False}))
-    assert await sqlite.jobs.log(lease, [event]) is not None
+    runs = (StoredRun(0, 2, "S1"), StoredRun(3, 3, "S2"))
+    assert await sqlite.jobs.append(lease, [SpeakersRevised(runs)]) is not None
     clock.advance(s=LEASE_S)
     assert await sqlite.jobs.reap(limit=10) == 1
     async with session_registry(sqlite, speakers=models()):
@@ -53,18 +52,10 @@ async def test_after_the_final_speakers_no_word_follows(sqlite, clock):
     job_id = await submit(sqlite, order=replace(order(record=True), diarize=True))
     lease = await begin_session(sqlite, job_id)
     await sqlite.jobs.note(lease, source=Source(type="live", bytes=70_000, format="pcm_s16le"), stage="writing")
-    words = Segment((Word("fellow", RATE, 24_000, 0.9), Word("Americans", 24_000, 2 * RATE, 0.9)), -0.1, 0.0)
-    turn = SpeakerTurn("S1", 0, 2 * RATE)
-    chunks = [
-        Chunk(1, 0, RATE, 2 * RATE, (words,), "en", 0.9),
-        Chunk(2, 0, 2 * RATE, 35_000, (), None, None, turns=(turn,)),
-    ]
+    words = Word("fellow", RATE, 24_000, 0.9), Word("Americans", 24_000, 2 * RATE, 0.9)
+    turns = turns_of([SpeakerTurn("S1", 0, 2 * RATE)])
+    assert await sqlite.jobs.append(lease, [ended(1, *words), DecidedUpTo(35_000), turns]) is not None
     runs = {"words": [{"first": 0, "last": 3, "speaker": "S1"}], "final": True}
-    event = NewEvent("speakers.revised", orjson.dumps(runs))
-    for chunk, events in zip(chunks, [[], [event]], strict=True):
-        assert await sqlite.jobs.checkpoint(
-            lease, index=chunk.index, body=pack_chunk(chunk), events=events, progress=0.0, lease_s=LEASE_S
-        )
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         with pytest.raises(Refused, match="ingest_finished"):
@@ -126,15 +117,15 @@ async def test_the_open_segment_of_a_server_that_died_has_the_speaker_of_most_of
         lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
         spoken = [(0, "S1"), (1, "S3"), (0, "S1"), (1, None), (1, "S3"), (1, "S4")]
         for number, (channel, label) in enumerate(spoken):
-            word = {"index": number, "segment": channel, "word": "so", "start": number, "end": number + 0.5}
-            told = word | {"probability": 0.9, "channel": channel} | ({} if label is None else {"speaker": label})
-            assert await sqlite.jobs.log(lease, [NewEvent("word", orjson.dumps(told))]) is not None
-        revised = {"words": [{"first": 0, "last": 0, "speaker": "S2"}, {"first": 2, "last": 2, "speaker": "S2"}]}
-        assert await sqlite.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
+            word = Word("so", number * RATE, number * RATE + RATE // 2, 0.9)
+            said = committed(number, channel, word, channel=channel, speaker=label or "")
+            assert await sqlite.jobs.append(lease, [said]) is not None
+        runs = (StoredRun(0, 0, "S2"), StoredRun(2, 2, "S2"))
+        assert await sqlite.jobs.append(lease, [SpeakersRevised(runs)]) is not None
         clock.advance(s=LEASE_S)
         (await made.open(await sqlite.jobs.get(job_id))).finish()
         assert await is_over(sqlite, job_id) is State.COMPLETED
-        events = await sqlite.events.read(job_id, after=0, limit=999)
+        events = await sqlite.timelines.read(job_id, after=0, limit=999)
         segments = [orjson.loads(event.body) for event in events if event.type == "segment"]
         assert [(segment["channel"], segment["speaker"]) for segment in segments] == [(0, "S2"), (1, "S3")]
 
@@ -144,17 +135,14 @@ async def test_a_recording_that_begins_at_a_restart_has_nothing_of_a_redacted_wo
         ordered = replace(order(record=True), text=TextOptions(redact=("pci",)))
         job_id = await submit(sqlite, order=ordered)
         lease = await sqlite.jobs.claim_live(job_id, "dead", lease_s=LEASE_S)
-        card = Segment((Word("[CARD]", 0, 2 * RATE, 0.9, redacted=True),), -0.1, 0.0)
-        body = pack_chunk(Chunk(0, 0, 0, 2 * RATE, (card,), "en", 0.9))
-        assert await sqlite.jobs.checkpoint(lease, index=0, body=body, events=[], progress=0.0, lease_s=LEASE_S)
+        card = Word("[CARD]", 0, 2 * RATE, 0.9, redacted=True)
+        assert await sqlite.jobs.append(lease, [committed(0, 0, card), ended(0, card)]) is not None
         clock.advance(s=LEASE_S)
         live = await made.open(await sqlite.jobs.get(job_id))
-        begin_s = live.progress().received_s
-        assert 1.7 <= begin_s < 1.75
         async with live.seat() as seat:
             await seat.write(np.full(RATE, 8000, "<i2").tobytes())
             seat.finish()
         assert await is_over(sqlite, job_id) is State.COMPLETED
         pieces = [piece async for piece in sqlite.blobs.read(recording_key(job_id, epoch=2))]
         audio, _ = soundfile.read(io.BytesIO(b"".join(pieces)))
-        assert np.flatnonzero(audio)[0] / RATE == pytest.approx(2 + 0.25 - begin_s, abs=0.001)
+        assert np.flatnonzero(audio)[0] / RATE == pytest.approx(2 - 27_648 / RATE + 0.25, abs=0.001)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from pipeline.audio import position
 from pipeline.events import WordsCommitted
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.words import Chunk, Segment, Word
+from pipeline.words import Word
 from server.live.engine import LiveEngine
-from server.live.resuming import SessionPast
+from server.live.resuming import resumes_at, starts
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.scripted_streams import perfect, talk
+from tests.server.session_registries import after
 
 
 class HearsAll:
@@ -40,15 +41,13 @@ def test_what_is_said_over_a_restart_is_told_once(count, gap):
         *(replace(word, text=f"v{n}") for n, word in enumerate(talk(9, start=count * 0.4 + 0.6 + gap))),
     )
     said = words[:count]
-    past = SessionPast(
-        (Chunk(0, 0, 0, said[-1].end, (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9),)
-    )
-    rest = np.zeros(words[-1].end + position(1) - past.resumes_at, np.float32)
+    place, ordered = after(*said), Order(live=LiveOptions())
+    rest = np.zeros(words[-1].end + position(1) - resumes_at(place, ordered), np.float32)
     recogniser = HearsAll(words)
 
     async def final_words() -> list[Word]:
         live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None)
-        session = live.session(Order(live=LiveOptions()), tenant="t", starts=past.starts)
+        session = live.session(ordered, tenant="t", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             for at in range(0, len(rest), position(1)):

@@ -14,9 +14,9 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES
 from pipeline.ingest.pcm import PcmDecoder
-from server.live.intake import ContainerIntake, RawIntake, bytes_up_to, raw_frame_bytes
+from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to, raw_frame_bytes
 from server.model import bounds
-from server.model.orders import CONTAINER, LiveOptions
+from server.model.orders import CONTAINER, LiveOptions, Order
 from tests.server.running import CLIP
 from tests.server.serving import isolation
 from tests.waiting import eventually
@@ -26,22 +26,34 @@ AUDIO = np.random.default_rng(3).integers(-30_000, 30_000, 3 * RATE, dtype=np.in
 
 
 class Ear:
-    """Takes samples at once, but returns only when it is allowed to."""
+    """Takes what an intake decodes, from a task of its own too, and pauses after each piece."""
 
-    def __init__(self, pause_s: float = 0.0) -> None:
+    def __init__(self, intake: Intake, pause_s: float = 0.0) -> None:
         self.heard: list[Samples] = []
+        self.intake = intake
         self.pause_s = pause_s
 
-    async def __call__(self, samples: Samples) -> None:
-        self.heard.append(samples)
-        await asyncio.sleep(self.pause_s)
+    async def run(self) -> None:
+        async for item in self.intake.items():
+            await self.hear(item)
 
-    async def is_caught_up(self) -> None:
-        """It always has."""
+    async def write(self, data: bytes) -> None:
+        for at in range(0, len(data), self.intake.piece_bytes):
+            await self.hear(await self.intake.take(data[at : at + self.intake.piece_bytes]))
+
+    async def hear(self, samples: Samples | str) -> None:
+        assert not isinstance(samples, str)
+        if len(samples):
+            self.heard.append(samples)
+            await asyncio.sleep(self.pause_s)
 
     @property
     def samples(self) -> Samples:
         return np.concatenate(self.heard) if self.heard else np.zeros(0, np.float32)
+
+
+def container() -> ContainerIntake:
+    return ContainerIntake(Order(live=LiveOptions(encoding=CONTAINER)), isolation())
 
 
 def test_what_may_be_ordered_is_what_can_be_decoded():
@@ -64,17 +76,17 @@ async def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it
     chance = random.Random(seed)
     data = AUDIO.tobytes()
 
-    ear = Ear(0.001)
-    intake = RawIntake(RAW, ear, ear.is_caught_up)
-    running = asyncio.create_task(intake.run())
+    intake = RawIntake(RAW)
+    ear = Ear(intake, 0.001)
+    running = asyncio.create_task(ear.run())
     for size in sizes:
         at = intake.received_bytes
-        taking = asyncio.create_task(intake.write(data[at : at + size]))
+        taking = asyncio.create_task(ear.write(data[at : at + size]))
         await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
         if chance.random() < 0.5:
             taking.cancel()
         await asyncio.wait({taking})
-    await intake.write(data[intake.received_bytes :])
+    await ear.write(data[intake.received_bytes :])
     await intake.finish()
     await running
     assert intake.received_bytes == len(data)
@@ -83,12 +95,12 @@ async def test_raw_audio_given_up_on_at_any_moment_is_taken_exactly_as_far_as_it
 
 async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whole():
     expected, _ = soundfile.read(CLIP, dtype="float32")
-    data, ear, chance = CLIP.read_bytes(), Ear(0.001), random.Random(4)
-    intake = ContainerIntake(isolation(), ear)
-    running = asyncio.create_task(intake.run())
+    data, intake, chance = CLIP.read_bytes(), container(), random.Random(4)
+    ear = Ear(intake, 0.001)
+    running = asyncio.create_task(ear.run())
     while intake.received_bytes < len(data):
         at = intake.received_bytes
-        taking = asyncio.create_task(intake.write(data[at : at + chance.randrange(1, 100_000)]))
+        taking = asyncio.create_task(ear.write(data[at : at + chance.randrange(1, 100_000)]))
         await asyncio.wait({taking}, timeout=chance.choice((0.0, 0.01)))
         if chance.random() < 0.3:
             taking.cancel()
@@ -100,37 +112,34 @@ async def test_a_container_in_small_pieces_given_up_on_now_and_then_arrives_whol
 
 @pytest.mark.parametrize(("data", "error"), [(b"", EmptyAudio), (b"no audio " * 9000, UndecodableAudio)])
 async def test_what_cannot_be_decoded_ends_the_intake_and_frees_its_writer(data, error):
-    intake = ContainerIntake(isolation(), Ear())
-    running = asyncio.create_task(intake.run())
+    intake = container()
+    ear = Ear(intake)
+    running = asyncio.create_task(ear.run())
     if data:
-        await intake.write(data)
+        await ear.write(data)
     await intake.finish()
     with pytest.raises(error):
         await running
-    await intake.write(data)  # has no effect
+    await ear.write(data)  # has no effect
 
 
 async def test_an_intake_that_is_stopped_leaves_no_thread_behind():
-    came = asyncio.Event()
-
-    async def never_done(_: Samples) -> None:
-        came.set()
-        await asyncio.Event().wait()
-
-    intake = ContainerIntake(isolation(), never_done)
-    running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.write(CLIP.read_bytes() * 20))  # more than the pipes hold: it waits
+    intake = container()
+    ear = Ear(intake, 3600)
+    running = asyncio.create_task(ear.run())
+    taking = asyncio.create_task(ear.write(CLIP.read_bytes() * 20))  # more than the pipes hold: it waits
     async with asyncio.timeout(20):
-        await came.wait()
+        await eventually(lambda: bool(ear.heard))
         running.cancel()
         await asyncio.wait({running, taking})
         await eventually(lambda: not any(thread.name.startswith("live") for thread in threading.enumerate()))
 
 
 async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it():
-    intake = ContainerIntake(isolation(), Ear())
-    running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.write(b"data"))
+    intake = container()
+    ear = Ear(intake)
+    running = asyncio.create_task(ear.run())
+    taking = asyncio.create_task(ear.write(b"data"))
     await asyncio.sleep(0)
     running.cancel()
     async with asyncio.timeout(20):
@@ -140,11 +149,11 @@ async def test_an_intake_that_is_stopped_while_it_opens_frees_who_waits_for_it()
 
 @pytest.mark.parametrize("raw", [True, False])
 async def test_an_intake_that_is_ended_from_elsewhere_takes_no_more(raw):
-    ear = Ear(0.002)
-    intake = RawIntake(RAW, ear, ear.is_caught_up) if raw else ContainerIntake(isolation(), ear)
+    intake: Intake = RawIntake(RAW) if raw else container()
+    ear = Ear(intake, 0.002)
     data = bytes(600_000) if raw else CLIP.read_bytes() * 10
-    running = asyncio.create_task(intake.run())
-    taking = asyncio.create_task(intake.write(data))
+    running = asyncio.create_task(ear.run())
+    taking = asyncio.create_task(ear.write(data))
     while not intake.received_bytes:  # noqa: ASYNC110  no event tells
         await asyncio.sleep(0)
     await intake.finish()

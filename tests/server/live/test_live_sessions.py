@@ -189,19 +189,15 @@ async def test_each_finalize_is_answered_even_if_nothing_is_there_to_decide(me):
 async def test_a_finalize_is_answered_that_comes_while_the_last_answer_is_being_stored(me, monkeypatch):
     """A reader sees an event as soon as it is stored, which the session itself may learn a moment later."""
     jobs = type(me.served.storage.jobs)
-    written: dict[str, Any] = {"log": jobs.log, "checkpoint": jobs.checkpoint}
+    append: Any = jobs.append
 
-    def slow(name: str) -> Any:
-        async def write(*given: Any, **named: Any) -> Any:
-            last = await written[name](*given, **named)
-            await asyncio.sleep(0.3)
-            return last
-
-        return write
+    async def slow(*given: Any) -> Any:
+        last = await append(*given)
+        await asyncio.sleep(0.3)
+        return last
 
     async with me.speaking() as (_, talk):
-        for name in written:
-            monkeypatch.setattr(jobs, name, slow(name))
+        monkeypatch.setattr(jobs, "append", slow)
         await talk.send(silence(1))
         await talk.say("finalize")
         await talk.until("finalized")

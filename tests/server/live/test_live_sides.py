@@ -5,16 +5,15 @@ import asyncio
 import orjson
 
 from pipeline.audio import RATE, WINDOW
-from pipeline.documents.formats import word_object
-from pipeline.documents.stored import pack_chunk as stored_chunk
-from pipeline.words import Chunk, Segment, Word
+from pipeline.words import Word
 from server.live.resuming import MARGIN
-from server.model.events import NewEvent
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
-from tests.server.session_registries import is_over, order, session_registry
+from tests.server.session_registries import committed, ended, is_over, order, session_registry
 from tests.server.storing import LEASE_S, submit
 from tests.waiting import eventually
+
+BEGIN = -(-(RATE - MARGIN) // WINDOW) * WINDOW  # whole windows
 
 
 async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
@@ -24,16 +23,13 @@ async def begin_on_two_channels(storage: Storage, job_id: str) -> None:
         0: [Word(f"left{n}", RATE * n, RATE * n + RATE // 2, 0.9) for n in range(4)],
         1: [Word("right0", RATE, 2 * RATE, 0.9)],
     }
-    chunk = Chunk(0, 0, 0, RATE, (Segment((words[0][0],), -0.1, 0.0, 0),), "en", 0.9, channel=0)
-    told = [(0, 0, words[0][0]), (1, 1, words[1][0]), *((0, 2, word) for word in words[0][1:])]
-    events = [
-        NewEvent("word", orjson.dumps({"index": n, "segment": segment, "channel": channel, **word_object(word)}))
-        for n, (channel, segment, word) in enumerate(told)
+    entries = [
+        committed(0, 0, words[0][0], channel=0),
+        ended(0, words[0][0], channel=0),
+        committed(1, 1, words[1][0], channel=1),
+        *(committed(1 + n, 2, word, channel=0) for n, word in enumerate(words[0][1:], 1)),
     ]
-    assert await storage.jobs.checkpoint(
-        lease, index=0, body=stored_chunk(chunk), events=events[:1], progress=0.0, lease_s=LEASE_S
-    )
-    assert await storage.jobs.log(lease, events[1:]) is not None
+    assert await storage.jobs.append(lease, entries) is not None
 
 
 async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
@@ -43,12 +39,12 @@ async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
     async with session_registry(sqlite) as made:
         live = await made.open(job)
         begin = live.progress().received_bytes
-        assert begin == 4 * -(-(RATE - MARGIN) // WINDOW) * WINDOW, "where the side that is behind goes on"
+        assert begin == 4 * BEGIN, "where the side that is behind goes on"
         async with live.seat() as seat:
             assert await seat.write(bytes(4 * 6 * RATE - begin))
             seat.finish()
         assert await is_over(sqlite, job.id) is State.COMPLETED
-    log = [(one.type, orjson.loads(one.body)) for one in await sqlite.events.read(job.id, after=0, limit=99)]
+    log = [(one.type, orjson.loads(one.body)) for one in await sqlite.timelines.read(job.id, after=0, limit=99)]
     told = [body for kind, body in log if kind == "word"]
     assert [word["index"] for word in told] == list(range(len(told)))
     starts = [[word["start"] for word in told if word["channel"] == channel] for channel in (0, 1)]

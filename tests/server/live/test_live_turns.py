@@ -1,9 +1,7 @@
 """Tests of live sessions whose turns end by meaning: our own API, OpenAI's and Deepgram's doors, and restarts."""
 
 import asyncio
-from collections.abc import Mapping
 
-import orjson
 import pytest
 import soundfile
 from starlette.datastructures import QueryParams
@@ -11,19 +9,19 @@ from starlette.datastructures import QueryParams
 from pipeline.audio import position
 from pipeline.events import TurnEnded
 from pipeline.recognition.turn_end import WEIGHTS
-from pipeline.words import Chunk, Segment, Word
+from pipeline.words import Word
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.live.engine import UNAVAILABLE, LiveEngine
-from server.live.resuming import SessionPast, read_past
+from server.live.resuming import starts
 from server.model.errors import Refused
-from server.model.events import Event
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED
 from tests.server.running import SPEECH
+from tests.server.session_registries import after
 from tests.server.talking import SECOND, Caller, open_talk, silence
 
 ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
@@ -77,25 +75,8 @@ async def test_without_the_model_turns_end_by_silence_with_a_warning(me):
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def log_event(seq: int, kind: str, body: Mapping[str, object]) -> Event:
-    return Event("job", seq, 0, kind, orjson.dumps(body))
-
-
-def test_the_turn_that_was_open_is_found_in_the_log():
-    said = {"index": 0, "segment": 0, "word": "so", "start": 1.0, "end": 2.0, "probability": 0.9}
-    log = [
-        log_event(1, "word", said),
-        log_event(2, "word", {**said, "channel": 1}),
-        log_event(3, "turn.ended", {"at": 2.0}),
-    ]
-    assert read_past((), log).open_turns == {1: position(2)}
-    assert read_past((), log[:1]).open_turns == {None: position(2)}
-
-
 def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
-    said = (Word("so", position(1), position(2), 0.9),)
-    chunk = Chunk(0, 0, 0, position(2), (Segment(said, avg_logprob=-0.2, no_speech_prob=0.0),), "en", 0.9)
-    past = SessionPast((chunk,), open_turns={None: position(2)})
+    place, ordered = after(Word("so", position(1), position(2), 0.9)), Order(live=LiveOptions(endpointing="semantic"))
 
     class NoTurnEnds:
         async def probability(self, _turn: object) -> float:
@@ -106,7 +87,7 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
         live = LiveEngine(
             engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=NoTurnEnds()
         )
-        session = live.session(Order(live=LiveOptions(endpointing="semantic")), tenant="acct", starts=past.starts)
+        session = live.session(ordered, tenant="acct", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             session.finish()

@@ -13,14 +13,13 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
 from pipeline.recognition.scheduler import Overloaded, Scheduler
-from pipeline.words import Chunk
+from pipeline.timeline import SpeakersRevised, StoredRun
 from server.accounts.plans import Plans
 from server.capacity import Capacity
 from server.live import session_lease
-from server.live.resuming import MARGIN, SessionPast
+from server.live.resuming import MARGIN, resumes_at, starts
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
-from server.model.events import Event, NewEvent
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
@@ -29,11 +28,13 @@ from server.storage.sqlite.folder import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
-from tests.server.session_registries import RULES, begin_session, is_over, open_new, order, session_registry
+from tests.server.session_registries import RULES, after, begin_session, is_over, open_new, order, session_registry
 from tests.server.storing import LEASE_S, ManualClock, storage_in, submit, with_stores
 from tests.server.talking import script_words
 from tests.server.working import BlobsOfDeletedJob
 from tests.waiting import eventually
+
+BEGIN = -(-(RATE - MARGIN) // WINDOW) * WINDOW  # where begin_session() is continued, in whole windows
 
 
 class NoAdmission:
@@ -62,8 +63,8 @@ async def test_a_session_that_nobody_came_back_to_ends_with_every_word_that_was_
         assert await is_over(sqlite, job_id) is State.COMPLETED
     job = await sqlite.jobs.get(job_id)
     assert (job.text, job.duration_s, job.language) == ("so my fellow Americans", 2.0, "en")
-    told = [(event.type, orjson.loads(event.body)) for event in await sqlite.events.read(job_id, after=0, limit=99)]
-    assert [body["text"] for kind, body in told if kind == "segment"] == ["fellow Americans"]
+    told = [(event.type, orjson.loads(event.body)) for event in await sqlite.timelines.read(job_id, after=0, limit=99)]
+    assert [body["text"] for kind, body in told if kind == "segment"] == ["so my", "fellow Americans"]
     assert [body["index"] for kind, body in told if kind == "word"] == [0, 1, 2, 3]
 
 
@@ -81,17 +82,16 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        begin = -(-(RATE - MARGIN) // WINDOW) * WINDOW
-        assert (await made.progress(jobs[0])).received_bytes == 2 * begin
+        assert (await made.progress(jobs[0])).received_bytes == 2 * BEGIN
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
-        assert live.progress().received_bytes == 2 * begin
+        assert live.progress().received_bytes == 2 * BEGIN
         assert await made.open(jobs[0]) is live
         with pytest.raises(Refused, match="ingest_finished"):
             await made.open(jobs[1])
         assert await is_over(sqlite, container) is State.COMPLETED
         async with live.seat() as seat:
-            assert await seat.write(bytes(2 * (4 * RATE - begin)))
+            assert await seat.write(bytes(2 * (4 * RATE - BEGIN)))
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
@@ -137,9 +137,9 @@ async def test_who_cannot_tell_speakers_apart_leaves_a_session_to_others_and_end
     sqlite, clock
 ):
     job_id = await submit(sqlite, order=replace(order(), diarize=True))
-    revised = {"words": [{"first": 0, "last": 2, "speaker": "S1"}, {"first": 3, "last": 3, "speaker": "S2"}]}
+    revised = SpeakersRevised((StoredRun(0, 2, "S1"), StoredRun(3, 3, "S2")))
     lease = await begin_session(sqlite, job_id)
-    assert await sqlite.jobs.log(lease, [NewEvent("speakers.revised", orjson.dumps(revised))]) is not None
+    assert await sqlite.jobs.append(lease, [revised]) is not None
     clock.advance(s=LEASE_S)
     assert await sqlite.jobs.reap(limit=10) == 1
     async with session_registry(sqlite, engine="whisper") as made:
@@ -219,27 +219,27 @@ async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(sq
             made.admit("production", order(separate=True, channels=3))
 
 
-class SlowLog:
-    """The log, but that of the *slow* jobs is read only once *go* is set."""
+class SlowTimelines:
+    """The timelines, but those of the *slow* jobs are read only once *go* is set."""
 
     def __init__(self, storage: Storage, *slow: str) -> None:
-        self._events = storage.events
+        self._timelines = storage.timelines
         self._slow = slow
         self.go = asyncio.Event()
 
-    async def read_all(self, stream: str) -> list[Event]:
-        if stream in self._slow:
+    async def entries(self, job_id: str) -> list[bytes]:
+        if job_id in self._slow:
             await self.go.wait()
-        return await self._events.read_all(stream)
+        return await self._timelines.entries(job_id)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._events, name)
+        return getattr(self._timelines, name)
 
 
 async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
     long, other = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
-    log = SlowLog(sqlite, long.id)
-    async with session_registry(with_stores(sqlite, events=log)) as made:
+    log = SlowTimelines(sqlite, long.id)
+    async with session_registry(with_stores(sqlite, timelines=log)) as made:
         opening = [asyncio.create_task(made.open(long)) for _ in range(2)]
         async with asyncio.timeout(10):
             assert (await made.open(other)).job.id == other.id
@@ -251,8 +251,8 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
 
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(sqlite):
     jobs = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
-    log = SlowLog(sqlite, *[job.id for job in jobs if job])
-    async with session_registry(with_stores(sqlite, events=log), headroom=CautiousAdmission()) as made:
+    log = SlowTimelines(sqlite, *[job.id for job in jobs if job])
+    async with session_registry(with_stores(sqlite, timelines=log), headroom=CautiousAdmission()) as made:
         opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
         await asyncio.sleep(0.1)
         with pytest.raises(Refused, match="queue_full"):
@@ -307,11 +307,11 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
     async with session_registry(sqlite) as made:
         engine = made._parts.engines["production"]
         settled = position(4.32)
-        past = SessionPast((Chunk(0, 0, 0, settled, (), "en", 0.9),))
-        session = engine.session(order(), tenant="t", starts=past.starts)
+        place = after(silent_until=settled)
+        session = engine.session(order(), tenant="t", starts=starts(place, order()))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
-            await session.feed(np.zeros(position(8) - past.resumes_at, np.float32))
+            await session.feed(np.zeros(position(8) - resumes_at(place, order()), np.float32))
             session.finish()
             events = [one.event async for one in session.events()]
         words = [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
@@ -355,7 +355,7 @@ async def test_a_writer_need_not_keep_the_audio_of_a_long_silence(sqlite):
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(2 * 65 * RATE))
             await eventually(lambda: (live.progress().settled_bytes or 0) >= 2 * 29 * RATE)
-            assert len(await sqlite.jobs.chunks(live.job.id)) <= 2
+            assert len(await sqlite.timelines.entries(live.job.id)) <= 2 + 2
             seat.finish()
         assert await is_over(sqlite, live.job.id) is State.COMPLETED
         ended = await sqlite.jobs.get(live.job.id)

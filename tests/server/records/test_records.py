@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.json import encode
 
-from pipeline.documents.stored import pack_chunk as stored_chunk
+from pipeline.timeline import entries_of
 from server.http.schemas import SCHEMAS
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, LiveProgress, State
@@ -77,9 +77,8 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sql
         job_id = await submit(sqlite, order=Order(word_timestamps=wanted))
         lease = await claim(sqlite)
         for index, texts in enumerate((("so", "my"), ("fellow",))):
-            await sqlite.jobs.checkpoint(
-                lease, index=index, body=stored_chunk(chunk(index, *texts)), events=[], progress=0.5, lease_s=30
-            )
+            entries = entries_of(chunk(index, *texts), words=2 * index, segments=index, shown=wanted)
+            await sqlite.jobs.checkpoint(lease, entries, progress=0.5, lease_s=30)
         working = await sqlite.jobs.get(job_id)
         assert "words" not in members(await records.full(working))
         await sqlite.jobs.finish(lease, completion())
@@ -105,11 +104,12 @@ async def test_a_notice_says_what_happened_when_and_drops_a_long_text(sqlite):
     assert "text" not in members(records.notice(replace(DONE, text="ä" * 2049)), "Notice")["data"]
 
 
-async def test_an_unreadable_chunk_is_an_error_not_a_shorter_transcript(sqlite):
+async def test_an_unreadable_entry_is_an_error_not_a_shorter_transcript(sqlite):
     job_id = await submit(sqlite, order=Order(word_timestamps=True))
     lease = await claim(sqlite)
-    await checkpoint(sqlite, lease)  # "chunk 0" is not what a worker stores
+    await checkpoint(sqlite, lease)
+    await sqlite.jobs.database.write(lambda tx: tx.run("UPDATE timeline SET body = '[]' WHERE kind = 'w'"))
     await sqlite.jobs.finish(lease, completion())
     ended = await sqlite.jobs.get(job_id)
-    with pytest.raises(Exception, match="no stored chunk"):
+    with pytest.raises(Exception, match="no entry of a timeline"):
         await Records(sqlite, LINKS, NobodyLive()).full(ended)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
-from server.storage.sqlite import connections
+from server.storage.sqlite import connections, migrating
 from server.storage.sqlite.database import READERS, SqliteDatabase, SqliteTransaction, Watch
-from server.storage.sqlite.schema import MIGRATIONS
+from server.storage.sqlite.migrating import FIRST, MIGRATIONS
 from server.storage.vital import SOFTWARE
 from tests.processes import ROOT, few_files
 from tests.server.storing import LEASE_S, ManualClock, claim, completion, storage_in, submit
@@ -204,31 +204,30 @@ async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, m
     async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
-    monkeypatch.setattr(connections, "MIGRATIONS", broken)
+    monkeypatch.setattr(migrating, "MIGRATIONS", broken)
     with pytest.raises(StorageError, match="already exists"):
         SqliteDatabase(tmp_path / "test.db", ManualClock())
-    monkeypatch.setattr(
-        connections, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE first (n);")
-    )  # the broken one left nothing
+    sound = (*MIGRATIONS, "CREATE TABLE first (n);")  # the broken one left nothing
+    monkeypatch.setattr(migrating, "MIGRATIONS", sound)
     async with open_database(tmp_path) as database:
         assert await database.read(names) == ["a"]
         assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
 
 
-async def test_a_database_of_before_the_first_release_is_refused_and_stays_as_it_is(tmp_path):
+async def test_a_database_that_is_too_old_is_refused_and_stays_as_it_is(tmp_path):
     async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     with closing(sqlite3.connect(tmp_path / "test.db")) as older:
-        older.execute("PRAGMA user_version = 2")
+        older.execute(f"PRAGMA user_version = {FIRST - 2}")
         older.commit()
-        with pytest.raises(StorageError, match="before the first release"):
+        with pytest.raises(StorageError, match="too old"):
             SqliteDatabase(tmp_path / "test.db", ManualClock())
-        older.execute("PRAGMA user_version = 3")
+        older.execute(f"PRAGMA user_version = {FIRST}")
         assert older.execute("SELECT account FROM fairness").fetchall() == [("a",)]
 
 
 async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
+    monkeypatch.setattr(migrating, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
     async with open_database(tmp_path):
         pass
     monkeypatch.undo()
@@ -280,7 +279,7 @@ async def test_the_commits_of_another_connection_wake_every_kind_of_waiter(tmp_p
         assert lease.job.id == job_id
 
         async def follow() -> list[str]:
-            return [event.type async for event in theirs.events.tail(job_id, after=0)]
+            return [event.type async for event in theirs.timelines.tail(job_id, after=0)]
 
         following = tasks.create_task(follow())
         watching = tasks.create_task(theirs.jobs.wait_for_change(lease.job, timeout_s=60.0))

@@ -19,6 +19,7 @@ from tests.server.storing import (
     claim,
     completion,
     failure,
+    parts_done,
     quota,
     refusals,
     submit,
@@ -32,7 +33,7 @@ async def test_a_claimed_job_is_processing_and_nobody_elses(storage):
     job_id = await submit(storage)
     lease = await claim(storage)
     assert (lease.job.id, lease.job.state, lease.epoch, lease.job.attempt) == (job_id, State.PROCESSING, 1, 1)
-    assert (lease.until, lease.job.started_at, lease.chunks) == (NOON + 30_000, NOON, ())
+    assert (lease.until, lease.job.started_at) == (NOON + 30_000, NOON)
     assert await storage.jobs.claim("w2", environments=["production"], lease_s=LEASE_S) is None
 
 
@@ -65,14 +66,14 @@ async def test_a_canceled_claim_leaves_no_lease_behind(storage):
     assert (await claim(storage)).job.attempt == 1
 
 
-async def test_a_checkpoint_keeps_chunk_events_and_progress_together(storage):
+async def test_a_checkpoint_keeps_entries_and_progress_together(storage):
     job_id = await submit(storage)
     lease = await claim(storage)
     assert await checkpoint(storage, lease, 0, progress=0.4)
     assert await checkpoint(storage, lease, 1, progress=0.3)  # progress never decreases
     job = await storage.jobs.get(job_id)
     assert job.progress == 0.4
-    assert await storage.jobs.chunks(job_id) == [b"chunk 0", b"chunk 1"]
+    assert await parts_done(storage, job_id) == 2
     assert await types_of(storage, job_id) == ["job.status", "job.status", "word", "job.progress", "word"]
 
 
@@ -93,7 +94,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(st
     reserved = (quota(), quota("audio_seconds", limit=None, amount=60))
     job_id = await submit(storage, quotas=reserved, hook=True, warnings=(warning,))
     lease = await claim(storage)
-    outcome = completion(artifacts=(made,), events=(WORD,), warnings=(warning, {"code": "new"}))
+    outcome = completion(artifacts=(made,), entries=(WORD,), warnings=(warning, {"code": "new"}))
     assert await storage.jobs.finish(lease, outcome)
     job = await storage.jobs.get(job_id)
     assert (job.state, job.progress, job.text, job.duration_s) == (State.COMPLETED, 1.0, "hello", 9.2)
@@ -104,7 +105,7 @@ async def test_a_finished_job_has_its_state_outputs_usage_and_message_at_once(st
     windows = [("transcriptions", "2026-11"), ("audio_seconds", "2026-11")]
     assert await storage.counters.amounts_used("acct_1", windows) == [1, 10]  # 9.2 s, rounded up
     assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.completed"]
-    events = await storage.events.read(job_id, after=0, limit=10)
+    events = await storage.timelines.read(job_id, after=0, limit=10)
     assert [(event.seq, event.type) for event in events] == [
         (1, "job.status"),
         (2, "job.status"),
@@ -124,14 +125,14 @@ async def test_audio_that_was_heard_twice_counts_twice(storage):
 
 
 @pytest.mark.parametrize("end", ["engine error", "canceled in the queue", "deleted at work", "attempts used up"])
-@pytest.mark.parametrize("told", ["a chunk", "a word", "nothing"])
+@pytest.mark.parametrize("told", ["a part", "a word", "nothing"])
 async def test_the_allowance_goes_back_only_where_no_word_was_told(storage, clock, end, told):
     job_id = await submit(storage, quotas=(quota(),), audio_s=None)
     lease = await claim(storage)
-    if told == "a chunk":
+    if told == "a part":
         assert await checkpoint(storage, lease, progress=0.0)  # a file without a stated length makes no progress
     elif told == "a word":
-        assert await storage.jobs.log(lease, [WORD])
+        assert await storage.jobs.append(lease, [WORD])
     if end == "engine error":
         assert await storage.jobs.finish(lease, failure("engine_error", return_quota=True))
     elif end == "canceled in the queue":
@@ -189,16 +190,15 @@ async def test_a_renewal_never_shortens_a_lease(storage, clock):
 
 
 @pytest.mark.parametrize("number", [1, 12])
-async def test_the_next_worker_goes_on_after_the_last_chunk(storage, clock, number):
+async def test_the_next_worker_goes_on_after_the_last_part(storage, clock, number):
     job_id, first = await submit(storage), await claim(storage)
-    chunks = [b"chunk %d" % index for index in range(number)]
     for index in range(number):
         await checkpoint(storage, first, index)
-    assert await storage.jobs.chunks(job_id) == chunks
     clock.advance(s=LEASE_S)
     assert await storage.jobs.reap(limit=10) == 1
     lease = await claim(storage, "w2")
-    assert (lease.chunks, lease.epoch, lease.job.attempt, lease.job.progress) == ((*chunks,), 2, 2, 0.5)
+    assert await parts_done(storage, job_id) == number
+    assert (lease.epoch, lease.job.attempt, lease.job.progress) == (2, 1, 0.5)
     assert lease.job.started_at == NOON  # when its first worker took it
 
 
@@ -216,6 +216,23 @@ async def test_a_job_whose_leases_keep_running_out_fails_after_four_attempts(sto
     assert [row.event for row in await storage.outbox.of_job(job_id)] == ["job.failed"]
     other = await submit(storage)
     assert (await claim(storage)).job.id == other
+
+
+async def test_an_attempt_that_got_further_does_not_count(storage, clock):
+    job_id = await submit(storage)
+    for index in range(9):
+        assert await checkpoint(storage, await claim(storage), index)
+        clock.advance(s=LEASE_S)
+        await storage.jobs.reap(limit=10)
+        assert (await storage.jobs.get(job_id)).state is State.QUEUED, "each went on where the last one stopped"
+    for _ in range(4):
+        assert (await storage.jobs.get(job_id)).state is State.QUEUED
+        await claim(storage)
+        clock.advance(s=LEASE_S)
+        await storage.jobs.reap(limit=10)
+    job = await storage.jobs.get(job_id)
+    assert (job.state, job.error.code) == (State.FAILED, "engine_error")
+    assert "4 attempts were made" in job.error.message
 
 
 async def test_a_job_given_back_with_an_error_four_times_fails_with_it(storage):

@@ -134,8 +134,8 @@ async def test_deleting_a_finished_job_leaves_nothing_of_it_but_what_was_used(st
     assert await storage.jobs.delete(job_id) == job_id
     assert await storage.jobs.delete(job_id) is None
     assert await storage.jobs.get(job_id) is None
-    assert await storage.jobs.chunks(job_id) == []
-    assert await storage.events.last(job_id) == 0
+    assert await storage.timelines.entries(job_id) == []
+    assert await storage.timelines.last(job_id) == 0
     assert await storage.outbox.backlog() == 0
     assert await storage.counters.amounts_used("acct_1", WINDOW) == [1]
 

@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pipeline.timeline import unpack
 from server.model.jobs import Job, JobError, State
 from server.model.leases import Lease, Renewal
 from server.model.outcomes import Outcome
-from server.storage.sql import leases
+from server.model.public_events import render
 from server.storage.sql.database import Transaction
 from server.storage.sql.endings import MAX_ATTEMPTS
 from server.storage.sql.rows import job_of
@@ -49,8 +50,8 @@ class Expected:
     cancel: bool = False
     started: bool = False
     progress: float = 0.0
-    chunks: int = 0
-    told: bool = False  # a chunk or a word
+    parts: int = 0
+    told: bool = False  # a part or a word
     charged: bool = True
     sent: set[str] = field(default_factory=set)
 
@@ -66,9 +67,7 @@ class Expected:
         self.charged = self.told or not returned
         if state is State.COMPLETED:
             self.progress = 1.0
-        if state is State.CANCELED:
-            self.chunks = 0
-        elif self.hook:
+        if state is not State.CANCELED and self.hook:
             self.sent = {f"job.{state}"}
 
     def back(self, *, failing: bool, now: int, delay_ms: int = 0) -> None:
@@ -94,15 +93,17 @@ def any_job(machine: "StoreAndModel") -> bool:
 
 
 def look(tx: Transaction, job_id: str) -> tuple[Job, int, list[str], list[tuple[int, str]]]:
-    """Return the job, the number of its chunks, its webhook events and its log."""
+    """Return the job, how many parts of it are done, its webhook events and the numbers in its timeline."""
     (job,) = tx.all("SELECT * FROM jobs WHERE id = ?", (job_id,))
     sent = tx.all("SELECT event FROM deliveries WHERE job = ? ORDER BY event", (job_id,))
-    events = tx.all("SELECT seq, type FROM events WHERE stream = ? ORDER BY seq", (job_id,))
+    rows = tx.all("SELECT seq, number, kind, body FROM timeline WHERE job = ? ORDER BY seq, number", (job_id,))
+    assert [row["number"] for row in rows] == [*range(1, len(rows) + 1)]
+    events = [(row["seq"], event.type) for row in rows for event in render(unpack(row["body"]))]
     return (
         job_of(job),
-        len(leases.chunks(tx, job_id)),
+        sum(row["kind"] == "d" for row in rows),
         [row["event"] for row in sent],
-        [(row["seq"], row["type"]) for row in events],
+        events,
     )
 
 
@@ -182,7 +183,6 @@ class StoreAndModel(RuleBasedStateMachine):
         job.attempt += 1
         job.started = True
         assert lease.job.attempt == job.attempt
-        assert len(lease.chunks) == job.chunks
         self.leases.append(lease)
 
     def pick(self, number: int, *, late: bool) -> tuple[Lease, Expected | None]:
@@ -200,10 +200,11 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule(number=NUMBERS, late=st.booleans(), progress=st.floats(0, 1.5))
     def checkpoint(self, number: int, *, late: bool, progress: float) -> None:
         lease, job = self.pick(number, late=late)
-        index = job.chunks if job else 99
+        index = job.parts if job else 99
         assert self.loop.run(checkpoint(self.store, lease, index, progress)) == (job is not None)
         if job:
-            job.chunks += 1
+            job.parts += 1
+            job.attempt = 0
             job.told = True
             job.progress = max(job.progress, min(progress, 1.0))
             job.lease_until = self.clock() + 30_000
@@ -212,7 +213,7 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule(number=NUMBERS, late=st.booleans())
     def log_and_renew(self, number: int, *, late: bool) -> None:
         lease, job = self.pick(number, late=late)
-        logged = self.loop.run(self.store.jobs.log(lease, [WORD, WORD]))
+        logged = self.loop.run(self.store.jobs.append(lease, [WORD, WORD]))
         assert (logged is not None) == (job is not None)
         answer = Renewal.LOST if job is None else Renewal.CANCEL_REQUESTED if job.cancel else Renewal.OK
         assert self.loop.run(self.store.jobs.renew(lease, lease_s=LEASE_S)) is answer
@@ -234,7 +235,7 @@ class StoreAndModel(RuleBasedStateMachine):
         assert released == (job is not None)
         if job:
             job.back(failing=count, now=self.clock(), delay_ms=round(delay_s * 1000))
-            job.attempt -= not count
+            job.attempt = max(0, job.attempt - (not count))
 
     @precondition(any_lease)
     @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completion(), failure(), CANCELED]))
@@ -279,9 +280,9 @@ class StoreAndModel(RuleBasedStateMachine):
     async def compare(self) -> None:
         seen = await self.store._database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
         for job_id, expected in self.expected.items():
-            job, chunks, sent, events = seen[job_id]
+            job, parts, sent, events = seen[job_id]
             assert (job.state, job.progress) == (expected.state, expected.progress)
-            assert chunks == expected.chunks
+            assert parts == expected.parts
             assert sent == sorted(expected.sent)
             assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
             ends = [kind for _, kind in events if kind == f"job.{job.state}"]

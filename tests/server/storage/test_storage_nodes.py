@@ -19,7 +19,7 @@ from server.model.offers import OPENAI_MODELS, Offer
 from server.offering import OfferWatch
 from server.storage.postgres import connecting, migrating
 from server.storage.postgres.connecting import connect, parameters
-from server.storage.postgres.schema import MIGRATIONS, Migration
+from server.storage.postgres.schema import FIRST, MIGRATIONS, Migration
 from tests.server.postgres import shared_cluster
 from tests.server.running import ROOT
 from tests.server.storing import LEASE_S, WORD, claim, open_at, submit
@@ -46,7 +46,7 @@ def test_nodes_that_start_at_once_make_the_tables_once(url):
         subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    every = str([*range(1, len(MIGRATIONS) + 1)])
+    every = str([*range(FIRST, FIRST + len(MIGRATIONS))])
     assert sorted(process.communicate()[0].strip() for process in started) == [every, "[]", "[]"]
 
 
@@ -65,7 +65,7 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         for number in range(20):
             await work(number)
         with connect(parameters(url, name="newer")) as connection:
-            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
         for number in range(20, 30):
             await work(number)
         assert (await claim(older)).job.id == "job_a"
@@ -88,7 +88,7 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
             await asyncio.wait(working, timeout=1)
             assert not any(task.done() for task in working)
         await working[0]
-        assert await storage.events.last("job_a") == held.last_seq == 3
+        assert await storage.timelines.last("job_a") == held.last_seq == 3
         await storage.jobs.cancel("job_a")
         assert await working[1] is Verdict.CANCELED
 
@@ -105,7 +105,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(url):
     with connect(parameters(url, name="newer")) as connection:
         with pytest.raises(StorageError):
             migrating.migrate(connection, [*MIGRATIONS, broken])
-        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [len(MIGRATIONS) + 1]
+        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
         (found,) = connection.execute("SELECT to_regclass('half') AS half")
         assert found["half"] is None
 

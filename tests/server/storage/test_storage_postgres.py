@@ -79,10 +79,10 @@ async def test_words_are_logged_once_when_the_connection_breaks_during_their_com
             await submit(storage, "job_a")
             lease = await claim(storage)
             between.break_at(b"COMMIT", heard=heard)
-            logged = await storage.jobs.log(lease, [WORD, WORD])
+            logged = await storage.jobs.append(lease, [WORD, WORD])
             assert between.cuts == 1
             assert logged == 4
-            events = await storage.events.read("job_a", after=0, limit=100)
+            events = await storage.timelines.read("job_a", after=0, limit=100)
             assert [event.seq for event in events] == [1, 2, 3, 4]
 
 
@@ -173,7 +173,7 @@ async def test_sessions_that_log_at_once_share_commits(tmp_path, url):
             await submit(storage)
             leases.append(await claim(storage))
         before = await count(storage, "commits")
-        await asyncio.gather(*(storage.jobs.log(lease, [WORD]) for lease in leases))
+        await asyncio.gather(*(storage.jobs.append(lease, [WORD]) for lease in leases))
         assert await count(storage, "commits") - before <= 10
 
 
@@ -210,7 +210,7 @@ async def test_one_commit_tells_other_nodes_once_whatever_it_logs(tmp_path, url)
         with connect(parameters(url, name="listening")) as listening:
             listening.execute("LISTEN scribewire")
             before = await count(storage, "commits")
-            await asyncio.gather(*(storage.jobs.log(lease, [WORD] * 50) for lease in leases))
+            await asyncio.gather(*(storage.jobs.append(lease, [WORD] * 50) for lease in leases))
             commits = await count(storage, "commits") - before
             told = [notice.payload for notice in listening.notifies(timeout=1)]
         assert len(told) == commits
@@ -243,11 +243,11 @@ async def test_without_notifications_whoever_waits_looks_each_second(tmp_path, u
         began = time.monotonic()
         lease = await claiming
         seen = await two.jobs.get(job_id)
-        tail = two.events.tail(job_id, after=2)
+        tail = two.timelines.tail(job_id, after=2)
         following = asyncio.ensure_future(anext(aiter(tail)))
         waiting = asyncio.create_task(two.jobs.wait_for_change(seen, timeout_s=20))
         await asyncio.sleep(0.2)
-        await one.jobs.log(lease, [WORD])
+        await one.jobs.append(lease, [WORD])
         assert (await following).type == "word"
         await one.jobs.finish(lease, completion())
         changed = await waiting

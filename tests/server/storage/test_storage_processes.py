@@ -16,7 +16,7 @@ import pytest
 
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.database import SqliteDatabase
-from tests.server.storing import LEASE_S, NOON, FileClock, checkpoint, claim, submit, types_of
+from tests.server.storing import LEASE_S, NOON, FileClock, checkpoint, claim, parts_done, submit, types_of
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = "from tests.server.storing_child import main; main()"
@@ -69,7 +69,7 @@ async def assert_ended_once(storage: Storage, job_id: str) -> None:
     assert job.terminal
     assert await rows(storage, "usage", job_id) == 1
     assert len({row.webhook_id for row in await storage.outbox.of_job(job_id)}) == 1
-    events = await storage.events.read(job_id, after=0, limit=1000)
+    events = await storage.timelines.read(job_id, after=0, limit=1000)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [event.type for event in events].count(f"job.{job.state}") == 1
 
@@ -116,8 +116,7 @@ async def test_workers_killed_anywhere_leave_each_job_ended_exactly_once(storage
     for job_id in jobs:
         await assert_ended_once(storage, job_id)
         job = await storage.jobs.get(job_id)
-        chunks = [b"chunk 0", b"chunk 1", b"chunk 2"]
-        assert await storage.jobs.chunks(job_id) == chunks or (job.state, job.attempt) == ("failed", 4)
+        assert await parts_done(storage, job_id) == 3 or (job.state, job.attempt) == ("failed", 4)
     await assert_intact(storage)
 
 

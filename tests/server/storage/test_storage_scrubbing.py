@@ -12,12 +12,11 @@ import pytest
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
-from server.model.events import NewEvent
 from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from server.storage.sqlite import connections
 from server.storage.sqlite.database import SqliteDatabase
-from tests.server.storing import LEASE_S, ManualClock, claim, completion, submit
+from tests.server.storing import LEASE_S, ManualClock, claim, completion, submit, word
 
 SEEDS = (5, 10)  # with these, SQLite leaves copies in gaps
 
@@ -62,9 +61,8 @@ async def complete(storage: Storage, job_id: str, chance: random.Random) -> None
     await submit(storage, job_id, order=order, blob=f"{job_id}/source")
     lease = await claim(storage)
     for index in range(chance.randint(1, 5)):
-        body = mark.encode() * chance.randint(1, 120)
-        events = [NewEvent("word", body[: chance.randint(1, 20) * len(mark)]) for _ in range(chance.randint(1, 6))]
-        await storage.jobs.checkpoint(lease, index=index, body=body, events=events, progress=0.5, lease_s=LEASE_S)
+        entries = [word(index, mark * chance.randint(1, 60)) for _ in range(chance.randint(1, 6))]
+        await storage.jobs.checkpoint(lease, entries, progress=0.5, lease_s=LEASE_S)
     await storage.jobs.finish(lease, replace(completion(), text=mark * chance.randint(1, 200)))
 
 

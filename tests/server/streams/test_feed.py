@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from server.model.events import Event, NewEvent
+from server.model.events import Event
 from server.model.leases import Lease
-from server.storage.sql.events import EventLog
+from server.storage.sql.timeline import Timelines
 from server.streams.feed import KEPT
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.rendering import Rendered, RenderedBatch
-from tests.server.storing import LEASE_S, completion, submit, with_stores
+from tests.server.storing import LEASE_S, WORD, completion, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, follow
 
 
@@ -23,7 +23,7 @@ async def start_session(storage) -> Lease:
 
 
 async def say(storage, lease: Lease, words: int) -> None:
-    logged = await storage.jobs.log(lease, [NewEvent("word", b'{"word":"so"}')] * words)
+    logged = await storage.jobs.append(lease, [WORD] * words)
     assert logged
 
 
@@ -55,7 +55,7 @@ async def wait_until_all_wait(view: Following, readers: list["asyncio.Task[None]
 async def test_events_and_partials_are_made_once_for_all_readers(sqlite):
     partials, made = Partials(), Counter[int | None]()
     view, lease = follow(sqlite, partials), await start_session(sqlite)
-    last = await sqlite.events.last(lease.job.id)
+    last = await sqlite.timelines.last(lease.job.id)
     sent: list[list[bytes]] = [[] for _ in range(50)]
 
     def make(item: Rendered) -> bytes:
@@ -87,7 +87,7 @@ async def test_a_reader_that_is_slow_delays_nobody_and_misses_nothing(sqlite):
         for _ in range(KEPT):
             await say(sqlite, lease, 3)
         assert await sqlite.jobs.finish(lease, completion())
-        everything = list(range(1, await sqlite.events.last(lease.job.id) + 1))
+        everything = list(range(1, await sqlite.timelines.last(lease.job.id) + 1))
         async with asyncio.timeout(20):
             assert await asyncio.gather(*quick) == [everything] * 5
         seen = [item.seq for item in first.items]
@@ -119,7 +119,7 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(sqlite):
         await say(sqlite, lease, chance.randrange(1, 4))
         await asyncio.sleep(0.01)
     assert await sqlite.jobs.finish(lease, completion())
-    everything = list(range(1, await sqlite.events.last(lease.job.id) + 1))
+    everything = list(range(1, await sqlite.timelines.last(lease.job.id) + 1))
     assert await staying == everything
     over.set()
     for seen in await asyncio.gather(*others):
@@ -130,7 +130,7 @@ async def test_readers_that_come_and_go_miss_nothing_and_leave_nothing(sqlite):
 async def test_every_quiet_reader_gets_its_own_signs_of_life(sqlite):
     quiet_s = 0.3
     view, lease = follow(sqlite, Partials()), await start_session(sqlite)
-    last, loop = await sqlite.events.last(lease.job.id), asyncio.get_running_loop()
+    last, loop = await sqlite.timelines.last(lease.job.id), asyncio.get_running_loop()
 
     async def pauses(wait_s: float) -> list[tuple[RenderedBatch | None, float]]:
         await asyncio.sleep(wait_s)
@@ -155,7 +155,7 @@ async def test_every_quiet_reader_gets_its_own_signs_of_life(sqlite):
 class CountingLog:
     """A log that counts how often it is read."""
 
-    log: EventLog
+    log: Timelines
     reads: int = 0
 
     async def read(self, stream: str, *, after: int, limit: int) -> list[Event]:
@@ -171,7 +171,7 @@ class CountingLog:
 
 async def test_readers_that_join_together_share_one_reading_of_the_log(sqlite):
     log = CountingLog(sqlite.events)
-    view, lease = follow(with_stores(sqlite, events=log), Partials()), await start_session(sqlite)
+    view, lease = follow(with_stores(sqlite, timelines=log), Partials()), await start_session(sqlite)
     await say(sqlite, lease, 10)
     readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
     await wait_until(readers, lambda: log.reads > 0)
@@ -183,7 +183,7 @@ async def test_readers_that_join_together_share_one_reading_of_the_log(sqlite):
     assert await sqlite.jobs.finish(lease, completion())
     async with asyncio.timeout(20):
         for seen in await asyncio.gather(*readers):
-            assert seen == list(range(1, await sqlite.events.last(lease.job.id) + 1))
+            assert seen == list(range(1, await sqlite.timelines.last(lease.job.id) + 1))
 
 
 class BreakingLog(CountingLog):
@@ -196,7 +196,7 @@ class BreakingLog(CountingLog):
 
 
 async def test_readers_learn_that_the_log_cannot_be_read(sqlite):
-    view = follow(with_stores(sqlite, events=BreakingLog(sqlite.events)), Partials())
+    view = follow(with_stores(sqlite, timelines=BreakingLog(sqlite.events)), Partials())
     lease = await start_session(sqlite)
     readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
     await wait_until_all_wait(view, readers)

@@ -8,13 +8,13 @@ import pytest
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.accounts import SigningKeys
-from server.model.events import Event, NewEvent
+from server.model.events import Event
 from server.records.links import Links
 from server.records.records import Records
 from server.streams.following import Following
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, json_with_type, partial_body
-from tests.server.storing import LEASE_S, completion, submit
+from tests.server.storing import LEASE_S, WORD, completion, submit
 
 QUIET_S = 30.0
 
@@ -44,12 +44,12 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
         return seen
 
     async def writer() -> None:
-        last = await sqlite.events.last(job_id)
+        last = await sqlite.timelines.last(job_id)
         for number in range(60):
             for _ in range(chance.randrange(3)):
                 partials.show(job_id, b'{"n":%d}' % number, after=last)
             if chance.random() < 0.5:
-                last = await sqlite.jobs.log(lease, [NewEvent("word", b"{}")] * chance.randrange(1, 4))
+                last = await sqlite.jobs.append(lease, [WORD] * chance.randrange(1, 4))
                 if chance.random() < 0.5:
                     partials.clear(job_id)
                 else:
@@ -70,7 +70,7 @@ async def test_every_reader_sees_every_event_once_and_a_partial_only_behind_its_
                 assert one.after == at
                 assert one.number > shown
                 shown = one.number
-        assert at == await sqlite.events.last(job_id)
+        assert at == await sqlite.timelines.last(job_id)
 
 
 async def test_the_newest_partial_reaches_who_joins_late(sqlite):
