@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.audio import position
+from pipeline.audio import position, seconds
 from pipeline.corrections import (
     ChangeRefused,
     Correcting,
@@ -26,7 +26,7 @@ from pipeline.corrections import (
 from pipeline.documents.archive import Query, terms_of
 from pipeline.documents.assemble import assemble
 from pipeline.documents.edited import NotAligned, UnreadableDocument, changes_in, read_edited
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading
+from pipeline.documents.formats import OUTPUT_FORMATS, Heading, word_event
 from pipeline.text.options import TextSettings
 from pipeline.timeline import Change, Correction, unpack
 from pipeline.transcription import Transcription
@@ -136,6 +136,11 @@ class Corrections:
         stored = await self.storage.timelines.entries(job.id)
         return await compute(job.account, total_bytes(stored), _document, stored, job, name, revision)
 
+    async def words(self, job: Job) -> dict[str, Any]:
+        """Return the words as they stand now, each with the number by which it is corrected, and the speakers."""
+        stored = await self.storage.timelines.entries(job.id)
+        return await compute(job.account, total_bytes(stored), _words, stored)
+
     async def matches(self, job: Job, query: Query) -> list[dict[str, Any]]:
         """Return where a finished job says what *query* asks for."""
         stored = await self.storage.timelines.entries(job.id)
@@ -229,6 +234,28 @@ def heading_of(job: Job) -> Heading:
         paragraphs=job.order.text.paragraphs,
         search=job.order.text.search,
     )
+
+
+def _words(stored: Sequence[bytes]) -> dict[str, Any]:
+    past = _read(stored)
+    state = Correcting(past.said, past.labels, past.corrections)
+    shown = []
+    for number, (_, channel) in enumerate(past.said):
+        speaker = state.speaker_at(number)
+        place: dict[str, Any] = {"index": number}
+        if (last := state.ranges.get(number, number)) != number:
+            place["last"] = last
+        if channel is not None:
+            place["channel"] = channel
+        if speaker is not None:
+            place |= {"speaker": state.label_of(speaker), "name": state.name_of(speaker)}
+        words = [{**place, **word_event(word)} for word in state.words_at(number)]
+        if not words and number in state.ranges:  # removed: its place can still be corrected
+            words = [{**place, "word": "", "start": seconds(past.said[number][0].start), "removed": True}]
+        shown += words
+    names = {label: state.name_of(label) for label in map(state.label_of, state.known_speakers())}
+    revision = past.corrections[-1].revision if past.corrections else 0
+    return {"revision": revision, "speakers": names, "words": shown}
 
 
 def _matches(stored: Sequence[bytes], query: Query) -> list[dict[str, Any]]:

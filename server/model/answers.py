@@ -223,6 +223,12 @@ class CorrectionList(ListBody):
     next_cursor: str | None
 
 
+class EditableWords(Body):
+    revision: Whole
+    speakers: Annotated[dict[str, str], note("What documents call each speaker")]
+    words: Annotated[list[Object], note("Each with `index`, and `last` where several were changed together")]
+
+
 class EditLink(Body):
     url: Uri
     token: str
@@ -452,7 +458,7 @@ class Health(Body):
 
 ANSWERS: tuple[type, ...] = (
     Problem, JobList, Notice, Received, ChannelList, NewKey, KeyList, Usage, Token, WebhookSecret, NewWebhookSecret,
-    WebhookTest, DeliveryList, MadeCorrection, CorrectionList, EditLink, Estimate, EstimateModelList, FormatList,
-    Health, ServiceV1,
+    WebhookTest, DeliveryList, MadeCorrection, CorrectionList, EditableWords, EditLink, Estimate, EstimateModelList,
+    FormatList, Health, ServiceV1,
 )  # fmt: skip
 """Their schemas, and those of the types in them, are components of /openapi.json."""

@@ -95,6 +95,14 @@ class CorrectionRoutes(RouteGroup):
                 codes=(*READER_CODES, "invalid_cursor", "invalid_parameter"),
             ),
             Operation(
+                Endpoint("GET", "/v1/jobs/{job_id}/words", self.words, "listWords"),
+                auth=Auth.OWN,
+                summary="The words of a transcript as they stand now, with the numbers by which they are corrected",
+                parameters=(token,),
+                answers={200: Answer("The words", ref("EditableWords"), headers=("ETag",))},
+                codes=(*READER_CODES, "output_not_found"),
+            ),
+            Operation(
                 Endpoint("POST", "/v1/jobs/{job_id}/edit-links", self.make_link, "makeEditLink"),
                 summary="Make a link with which others may correct a transcript",
                 **json_body("EditLinkRequest", most=MAX_LINK_BODY, example={"expires_in": 3600}),
@@ -156,6 +164,13 @@ class CorrectionRoutes(RouteGroup):
             target = f"{self.parts.links.base(job.environment)}/v1/jobs/{job.id}/corrections"
             headers["Link"] = f'<{target}?{urlencode({"limit": limit, "cursor": following})}>; rel="next"'
         return json_response(answers.CorrectionList(data, more, following), headers=headers)
+
+    async def words(self, request: Request, _caller: Caller) -> Response:
+        job = await admit_reader(request, Scope.EVENTS, self.parts)
+        if not job.order.keeps_results:
+            raise Problem("output_not_found", "The results of this job are not kept.")
+        found = await self.corrections.words(job)
+        return json_response(answers.EditableWords(**found), headers={"ETag": f'"{found["revision"]}"'})
 
     async def make_link(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])

@@ -72,6 +72,22 @@ def test_a_correction_is_in_the_record_in_every_document_and_in_the_list(client)
     assert [(one["revision"], one["by"], one["changes"][0]["text"]) for one in listed] == [(1, "test", "Ljubljana")]
 
 
+def test_the_words_say_by_which_numbers_they_are_corrected(client):
+    job_id = transcribe(client)["job_id"]
+    correct(client, job_id, {"first": 0, "last": 1, "text": "These"}, {"first": 2, "last": 2, "text": ""})
+    correct(client, job_id, {"first": 3, "last": 4, "speaker": "Anna"})
+    shown = client.get(f"/v1/jobs/{job_id}/words").json()
+    assert (shown["revision"], shown["speakers"]) == (2, {"Anna": "Anna"})
+    places = [(word["index"], word.get("last"), word["word"], word.get("name")) for word in shown["words"][:5]]
+    assert places == [
+        (0, 1, "These", None),
+        (2, None, "", None),
+        (3, None, "sandbox", "Anna"),
+        (4, None, "speaking.", "Anna"),
+        (5, None, "Every", None),
+    ]
+
+
 def test_two_editors_at_once_and_a_revision_that_is_taken_back(client):
     job_id = transcribe(client)["job_id"]
     correct(client, job_id, {"first": 0, "last": 0, "text": "That"})
