@@ -197,8 +197,10 @@ def limits() -> str:
         ("changes of one correction", f"{MAX_CHANGES:,}"),
         (
             "download links",
-            f"{DOWNLOAD_TTL_S // 3600} h, in webhooks {WEBHOOK_TTL_S // 3600} h, "
-            f"up to {MAX_TTL_S // 86400} days by `url_ttl`",
+            (
+                f"{DOWNLOAD_TTL_S // 3600} h, in webhooks {WEBHOOK_TTL_S // 3600} h, "
+                f"up to {MAX_TTL_S // 86400} days by `url_ttl`"
+            ),
         ),
         ("deliveries that wait", f"{MAX_PENDING_PER_URL:,} to one address, {MAX_PENDING_PER_ACCOUNT:,} of an account"),
     )

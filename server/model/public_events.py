@@ -44,7 +44,8 @@ EVENTS: Mapping[str, tuple[bool, str]] = {
     "job.progress": (True, "How much of the audio is done, 0 to 1."),
     "word": (True, (
         "A final word: `index`, `segment`, `word`, `start`, `end`, `probability`; "
-        "`language` where several may be found; `spaced` is false where no space belongs before it. Live also `emitted_at` and `lag_ms`.")),
+        "`language` where several may be found; "
+        "`spaced` is false where no space belongs before it. Live also `emitted_at` and `lag_ms`.")),
     "segment": (True, "A phrase is complete."),
     "translation": (True, (
         "A translated unit: `target`, `first` and `last` (numbers of the words), `start`, `end`, `text`, `lag_ms`.")),
