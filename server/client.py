@@ -116,6 +116,16 @@ class Client:
         answer = await self._send("GET", record["formats"][name])
         return answer.content
 
+    async def correct(self, job_id: str, document: bytes, suffix: str, *, force: bool = False) -> dict[str, Any]:
+        """Correct a transcript by an edited *document*, whose name ends in *suffix*, one of DOCUMENT_TYPES.
+
+        Raises ServiceError not_aligned, with `parts`, if some of it cannot be aligned with the words, unless *force*.
+        """
+        headers = {"Content-Type": DOCUMENT_TYPES[suffix.lower()]}
+        query = {"force": str(force).lower()}
+        path = f"/v1/jobs/{job_id}/corrections"
+        return await self._request_json("POST", path, headers=headers, params=query, content=document)
+
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
         """Yield the events after number *after*, with their "type", until the job has ended. Resumes broken streams."""
         tries = 0
@@ -330,7 +340,8 @@ def _check(answer: httpx.Response) -> httpx.Response:
         return answer
     try:
         problem = answer.json()
-        raise ServiceError(answer.status_code, problem["code"], problem["detail"])
+        parts = [part["detail"] for part in problem.get("errors", ())]
+        raise ServiceError(answer.status_code, problem["code"], problem["detail"], parts)
     except (ValueError, KeyError, TypeError):
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 
