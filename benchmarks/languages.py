@@ -72,7 +72,7 @@ class Ours:
     def __init__(self, models: str = AUTO) -> None:
         settings = EngineSettings(engine="whisper", model=models, device="cpu", threads=1)
         found = find_models(settings)
-        self._engines: dict[str, Engine] = {model.name: model.load().engine for model in found.models}
+        self._engines: dict[str, Engine] = {model.name: model.load() for model in found.models}
         self._known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
         self._routes = found.routes
         self.clock = clock_of([memoise_engine(engine) for engine in self._engines.values()])

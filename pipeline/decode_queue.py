@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from pipeline.audio import position
 from pipeline.ingest.packing import DecodeJob, Packed
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.hints import Hints
 from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.scheduler import Urgency
 
 BATCHES_AHEAD = 2
 """Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""

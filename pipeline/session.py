@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from pipeline.events import Event
 from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamCounts
+from pipeline.recognition.turn_end import TurnEndDetector
 from pipeline.text.rewriting import TextRewriter
 from pipeline.timed_events import MAX_UNREAD, EventClock, TimedEvent, read_events
 from pipeline.waking import Changes
@@ -56,27 +58,6 @@ STEP_FACTOR = 1.3
 
 ROUND_SMOOTHING = 0.3
 """The weight of the newest answer in the average answer time."""
-
-
-class LiveRecogniser(Protocol):
-    """What a Session needs from the scheduler."""
-
-    async def recognise(
-        self, request: DecodeRequest, *, tenant: str, newer: Callable[[], DecodeRequest | None] | None = None
-    ) -> RecognitionResult:
-        """Return what is recognised in *request*, or in the request that *newer* returns when its turn comes.
-
-        Raises EngineFailed, EngineTimeout.
-        """
-        ...
-
-
-class TurnEnds(Protocol):
-    """What a Session needs to end turns by meaning: pipeline/recognition/turn_end.py has it."""
-
-    async def probability(self, turn: Samples) -> float:
-        """Return the probability that the speaker of *turn* has finished. Raises EngineFailed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +95,10 @@ class Session:
         core: StreamCore,
         *,
         vad: LiveSpeechProbability,
-        recogniser: LiveRecogniser,
+        recogniser: LanguageRouter,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised
-        turn_ends: TurnEnds | None = None,  # None: turns end by silence alone
+        turn_ends: TurnEndDetector | None = None,  # None: turns end by silence alone
     ) -> None:
         self._core = core
         self._vad = vad
@@ -232,16 +213,16 @@ class Session:
         voice detector, end this task.
         """
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as self._tasks:
                 while not self._core.finished:
                     await self._changes.until(lambda: self._due or bool(self._answers) or self._core.finished)
                     await self._detect()  # audio that came before an answer is taken in before it
                     while self._detected and await self._may_take_in():
-                        self._take_in(tasks)
+                        self._take_in()
                     if self._answers:
                         self._asked -= 1
                         self._answers.popleft()()
-                        self._advance(tasks)
+                        self._advance()
                     elif self._backlog:
                         await asyncio.sleep(0)
         finally:
@@ -317,7 +298,7 @@ class Session:
     def _has_room(self) -> bool:
         return self._core.room > 0 and len(self._unread) < MAX_UNREAD
 
-    def _take_in(self, tasks: asyncio.TaskGroup) -> None:
+    def _take_in(self) -> None:
         """Give the core the next part: a command, or windows up to one that may cause a decision."""
         item = self._detected.popleft()
         if item is _Command.FINALIZE:
@@ -333,7 +314,7 @@ class Session:
             if count < len(windows):
                 self._detected.appendleft((windows[count:], speech[count:]))
             self._core.receive_audio(windows[:count], speech[:count])
-        self._advance(tasks)
+        self._advance()
 
     async def _wait_if_ahead(self) -> None:
         """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
@@ -346,7 +327,7 @@ class Session:
         """By how much the sender is further ahead of real time than it may be; 0 or less if it is not."""
         return self._began_s + (self._core.position + WINDOW) / RATE - AHEAD_S - self._loop.time()
 
-    def _advance(self, tasks: asyncio.TaskGroup) -> None:
+    def _advance(self) -> None:
         """Queue the core's events for the reader, and send the request that the core wants."""
         events = self._events_received()
         if events:
@@ -355,11 +336,11 @@ class Session:
         request = self._core.decode_wanted()
         if request is not None:
             self._asked += 1
-            tasks.create_task(self._ask(request, tasks), name=f"decode from {request.start}")
+            self._tasks.create_task(self._ask(request), name=f"decode from {request.start}")
         check = self._core.turn_check_wanted() if self._turn_ends is not None else None
         if check is not None:
             self._asked += 1
-            tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
+            self._tasks.create_task(self._check_turn(check.samples), name=f"turn check at {check.end}")
         self._changes.notify()
 
     def _events_received(self) -> Sequence[Event]:
@@ -371,11 +352,11 @@ class Session:
         shown = self._text.rewrite(events, decided=decided, language=self._language)
         return [*shown, *self._text.flush()] if self._core.finished else shown
 
-    async def _ask(self, request: DecodeRequest, tasks: asyncio.TaskGroup) -> None:
+    async def _ask(self, request: DecodeRequest) -> None:
         """Send one request. run() gives the answer to the core."""
         requested_s = self._loop.time()
         try:
-            result = await self._recogniser.recognise(request, tenant=self._tenant, newer=partial(self._newer, tasks))
+            result = await self._recogniser.recognise(request, tenant=self._tenant, newer=self._newer)
         except (EngineFailed, EngineTimeout):
             await asyncio.sleep(RETRY_S)
             self._queue_answer(self._core.receive_failure)
@@ -401,11 +382,11 @@ class Session:
             probability = None
         self._queue_answer(partial(self._core.receive_turn_check, probability))
 
-    def _newer(self, tasks: asyncio.TaskGroup) -> DecodeRequest | None:
+    def _newer(self) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
         self._begin_detecting()
         while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.behind):
-            self._take_in(tasks)
+            self._take_in()
         if not self._core.decode_due:
             return None
         self._core.withdraw()

@@ -153,6 +153,19 @@ class SpeakersRevised(Struct, frozen=True, array_like=True, tag="r"):
     final: bool = False
 
 
+class Translation(Struct, frozen=True, array_like=True, tag="o"):
+    """The words *first* to *last* of a channel in another language. A later one of the same words replaces it."""
+
+    target: str  # a code of language_names.py
+    first: int
+    last: int
+    start: Position
+    end: Position
+    text: str
+    channel: int | None = None
+    lag_ms: int | None = None  # from the arrival of its end until it was reported; None in files
+
+
 class TurnEnd(Struct, frozen=True, array_like=True, tag="e"):
     """A turn, whose last word ends at *at*, is over. See pipeline.events.TurnEnded."""
 
@@ -252,6 +265,7 @@ Entry: TypeAlias = (
     | DecidedUpTo
     | SpeakerTurns
     | SpeakersRevised
+    | Translation
     | TurnEnd
     | FinalizedUpTo
     | SpeechStart

@@ -29,6 +29,7 @@ from pipeline.timeline import (
     SpeechEnd,
     SpeechStart,
     StateChange,
+    Translation,
     TurnEnd,
     Words,
     end_of,
@@ -103,7 +104,7 @@ class Continuation:
                 state.language, state.language_probability = entry.language, entry.probability
             case TurnEnd():
                 self.channel(entry.channel).open_turn = None
-            case SpeakerTurns() | SpeakersRevised() | FinalizedUpTo() | SpeechStart() | SpeechEnd():
+            case SpeakerTurns() | SpeakersRevised() | Translation() | FinalizedUpTo() | SpeechStart() | SpeechEnd():
                 pass
             case Notice() | StateChange() | Progress() | Correction() | JobEnd():
                 pass
@@ -133,6 +134,8 @@ class Transcription:
     labels: list[str | None] = field(default_factory=list)  # of each word, the newest speaker that readers know
     parts: list[Chunk] = field(default_factory=list)  # up to the last mark of each channel
     turns: tuple[SpeakerTurn, ...] | None = None  # of all speakers, once they are final
+    translations: dict[str, dict[tuple[int | None, int], Translation]] = field(default_factory=dict)
+    """The newest of each unit, by target, then by its channel and first word."""
     notices: dict[str, str] = field(default_factory=dict)  # the first message of each warning
     corrections: list[Correction] = field(default_factory=list)  # by people, in order
     _ended: dict[int | None, list[Segment]] = field(default_factory=dict)  # after that mark
@@ -145,7 +148,7 @@ class Transcription:
             made.add(entry)
         return made
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:  # noqa: C901  a case for each kind of entry that has something to keep
         """Take the next entry."""
         match entry:
             case Words():
@@ -169,6 +172,8 @@ class Transcription:
             case SpeakersRevised():
                 for run in entry.runs:
                     self.labels[run.first : run.last + 1] = [run.speaker] * (run.last + 1 - run.first)
+            case Translation():
+                self.translations.setdefault(entry.target, {})[entry.channel, entry.first] = entry
             case Correction():
                 self.corrections.append(entry)
             case Notice():

@@ -19,8 +19,9 @@ from typing import Any
 
 import httpx
 
+from pipeline.text.address_words import ADDRESS_LANGUAGES
 from pipeline.text.languages import NUMERAL_LANGUAGES
-from pipeline.text.wording import SWEAR_LANGUAGES
+from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
 from server.accounts.plans import BUILT_IN
 from server.config import VARIABLES
@@ -84,7 +85,8 @@ def languages() -> str:
     rows = (
         ("`numerals`", NUMERAL_LANGUAGES, "refused where the order says the language, else numbers stay as they are"),
         ("`redact` of numbers in words", NUMERAL_LANGUAGES, "figures are hidden, words stay"),
-        ("`redact` of figures and addresses", ("all",), ""),
+        ("`redact` of figures and written addresses", ("all",), ""),
+        ("`redact` of spoken addresses", ADDRESS_LANGUAGES, "the English words; a warning says so"),
         ("`profanity_filter`", SWEAR_LANGUAGES, "the English words"),
         ("`sounds_like`", ("en",), "by letters in place of sounds"),
         ("`replace`, `search`, `paragraphs`", ("all",), ""),

@@ -29,6 +29,7 @@ from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
+from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
 from server.jobs.correcting import Corrections
 from server.jobs.erasing import Eraser
@@ -42,7 +43,7 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch
+from server.offering import OfferWatch, learn_targets
 from server.records.links import Links
 from server.records.records import CallbackBody, Records
 from server.requests.access_control import AccessControl, origin_of
@@ -157,7 +158,10 @@ def build(
     )
     works = {**_works(parts, offer_watch), "workers": workers.run}
     if engines:
-        works["idle models"] = partial(engines["production"].idle.run, closing)
+        models = engines["production"].live.models
+        works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
+        if (translator := engines["production"].translation.remote) is not None:
+            works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
     return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
 
 

@@ -224,7 +224,8 @@ class Config:
     profanity_file: Path | None = _variable(
         "",
         _optional_file,
-        "a text file with the words that `profanity_filter` stars, in place of the known ones; # begins a comment",
+        "a text file with the words that `profanity_filter` stars, in place of the known ones; "
+        "`word*` stands for all that begin so, `*word` for all that end so; # begins a comment",
     )
     phone_region: str | None = _variable(
         "",

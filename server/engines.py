@@ -29,10 +29,11 @@ from pipeline.text.options import TextSettings
 from pipeline.weights import SEGMENTATION
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
-from server.idle_models import IdleModels
 from server.live.engine import LiveEngine
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,8 @@ class ServedEngine:
     batch: Batch
     live: LiveEngine
     offer: Offer
+    translation: Translation
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
-    idle: IdleModels
 
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ def open_engines(
             capacities=measured,
             text=text,
             limit=config.max_live_sessions or None,
+            config=config,
         )
         scripted = _script_models()
         stack.callback(scripted.models.close)
@@ -127,16 +129,16 @@ class _Models:
 
     engine: Engine
     models: ModelSet
-    idle: IdleModels
     offered: Sequence[OfferedModel]
     bundled: bool = False  # all of them came with the installation
+    unmeasured: frozenset[str] = frozenset()  # the names of models that use full windows until they are measured
 
 
 def _script_models() -> _Models:
     engine = ScriptedEngine()
     models = ModelSet.of(engine)
     offered = OfferedModel(name=engine.model, languages=engine.languages, hears=engine.languages)
-    return _Models(engine, models, IdleModels(models, unload_s=0), [offered])
+    return _Models(engine, models, [offered])
 
 
 def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Models:
@@ -147,7 +149,7 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
     chosen = settings(config)
     found = find_models(chosen)
     while True:
-        models, idle = _model_set(config, found)
+        models = _model_set(config, found)
         languages = (None, models.first) if at_start is None else at_start
         names = dict.fromkeys(models.name_for(language) for language in languages)
         try:
@@ -171,27 +173,20 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
             )
             for model in found.models
         ]
-        return _Models(engine, models, idle, offered, bundled=all(model.bundled for model in found.models))
+        unmeasured = frozenset(model.name for model in found.models if model.measure is not None)
+        bundled = all(model.bundled for model in found.models)
+        return _Models(engine, models, offered, bundled=bundled, unmeasured=unmeasured)
 
 
-def _model_set(config: Config, found: FoundModels) -> tuple[ModelSet, IdleModels]:
+def _model_set(config: Config, found: FoundModels) -> ModelSet:
     """Make the set of the models that were found. None is loaded."""
-    by_name = {model.name: model for model in found.models}
-
-    def make_engine(name: str) -> Engine:
-        loaded = by_name[name].load()
-        idle.note(name, loaded.unmeasured)
-        return loaded.engine
-
+    load = {model.name: model.load for model in found.models}
     known = [
         KnownModel(model.name, model.languages, model.size, model.longest_job, model.translates)
         for model in found.models
     ]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
-    models = ModelSet(known, make_engine, routes=found.routes, memory=memory)
-    unmeasured = [model.name for model in found.models if not model.measured]
-    idle = IdleModels(models, unload_s=config.model_idle_s, unmeasured=unmeasured)
-    return models, idle
+    return ModelSet(known, lambda name: load[name](), routes=found.routes, memory=memory)
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
@@ -225,6 +220,7 @@ def _serve(
     capacities: Mapping[str, Capacity],
     text: TextSettings,
     limit: int | None = None,
+    config: Config | None = None,
 ) -> ServedEngine:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
@@ -240,11 +236,8 @@ def _serve(
     )
     live = LiveEngine(
         engine=opened.engine.name,
-        model=models.names[0],
         models=models,
-        unmeasured=opened.idle.unmeasured,
-        recogniser=router,
-        headroom=models,
+        unmeasured=opened.unmeasured,
         voice=recognisers.live_voices,
         speakers=speakers,
         capacities=capacities,
@@ -256,8 +249,12 @@ def _serve(
     def statistics() -> Mapping[str, SchedulerStatistics]:
         return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
 
-    offer = _offer(opened, speakers, turn_ends)
-    return ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=opened.idle)
+    translation = Translation(models=models, text=text)
+    if config is not None:
+        timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
+        translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)
+    offer = replace(_offer(opened, speakers, turn_ends), translates_to=translation.translates_to)
+    return ServedEngine(batch=batch, live=live, offer=offer, translation=translation, statistics=statistics)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:

@@ -1,8 +1,10 @@
 """The model's offer in a cluster: nodes with a model publish it, nodes without one read it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
 
+from pipeline.translation.translator import TranslatorUnavailable
 from server.config import Config
 from server.engines import ServedEngine, sandbox_offer, with_aliases
 from server.logs import log
@@ -11,6 +13,7 @@ from server.model.offers import Offer
 from server.storage.patience import patiently
 from server.storage.ports import Offers
 from server.storage.sql.storage import Storage
+from server.translation.remote import ChatTranslator, LibreTranslator
 from server.waiting import set_within
 
 FIRST_S = 0.5  # between two reads while no offer is published
@@ -21,6 +24,23 @@ async def publish_offer(engines: Mapping[str, ServedEngine], storage: Storage) -
     """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
     if storage.offers is not None:
         await storage.offers.publish(engines["production"].offer)
+
+
+async def learn_targets(
+    translator: ChatTranslator | LibreTranslator, offers: MutableMapping[str, Offer], closing: asyncio.Event
+) -> None:
+    """Ask the operator's translator for its languages until it says them. Until then any may be ordered."""
+    while True:
+        try:
+            targets = tuple(await translator.targets())
+        except TranslatorUnavailable as unavailable:
+            log.warning("the translator cannot be asked for its languages: %s", unavailable)
+            if await set_within(closing, AGAIN_S):
+                return
+        else:
+            offers["production"] = replace(offers["production"], translates_to=targets)
+            await closing.wait()
+            return
 
 
 class OfferWatch:

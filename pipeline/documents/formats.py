@@ -30,6 +30,7 @@ class Heading:
     subtitles: SubtitleShape = USUAL_SHAPE
     paragraphs: bool = False
     search: tuple[str, ...] = ()  # terms to look for
+    translations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # by target, as in the JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
     if transcript.turns is not None:
         document["speakers"] = speaker_objects(transcript)
         document["turns"] = [turn_object(turn) for turn in transcript.turns]
+    if heading.translations:
+        document["translations"] = heading.translations
     document["metadata"] = dict(heading.metadata)
     return orjson.dumps(document)
 

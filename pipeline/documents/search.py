@@ -5,18 +5,14 @@ In scripts without spaces a term is found wherever its signs follow each other, 
 A word that the text stage has replaced is found by its new text and by the recognised one.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from pipeline.audio import seconds
-from pipeline.recognition.spoken_form import plain
+from pipeline.text.wording import units_of
 from pipeline.words import Segment, Word, join_words
-
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # scripts without spaces
-_BETWEEN, _SPOKEN = re.compile(r"[^\w'’\u0300-\u1dff]+"), re.compile(r"\w")  # noqa: RUF001  an apostrophe
 
 MAX_HITS = 1000
 """The most hits of one term. A hundred terms may each fit every word of hours of speech."""
@@ -76,11 +72,9 @@ class _Row:
 
 
 def _comparable(words: Sequence[Word]) -> Iterator[tuple[str, int]]:
-    """Yield the parts of *words* without marks, each with the index of its word. One without spaces gives its signs."""
+    """Yield the units of *words*, each with the index of its word."""
     for number, word in enumerate(words):
-        for part in filter(_SPOKEN.search, _BETWEEN.split(word.text)):
-            text = plain(part)
-            yield from ((sign, number) for sign in (text if _UNSPACED.search(text) else (text,)))
+        yield from ((unit.text, number) for unit in units_of(word.text))
 
 
 def _hit(words: Sequence[Word]) -> dict[str, Any]:

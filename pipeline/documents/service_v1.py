@@ -79,6 +79,15 @@ class SpokenLanguage(TypedDict):
     share: Probability
 
 
+class Translation(Span):
+    """Words in another language."""
+
+    first: Annotated[int, Meta(ge=0, description="The number of the first word, as in the events")]
+    last: Annotated[int, Meta(ge=0)]
+    text: Text
+    channel: NotRequired[Annotated[int, Meta(ge=0)]]
+
+
 class Turn(Span):
     """A stretch in which one speaker speaks."""
 
@@ -107,6 +116,9 @@ class ServiceV1(TypedDict):
     search: NotRequired[list[Found]]
     speakers: NotRequired[list[Speaker]]
     turns: NotRequired[list[Turn]]
+    translations: NotRequired[
+        Annotated[dict[Language, list[Translation]], Meta(description="By the languages of translate_to")]
+    ]
     metadata: dict[str, str]
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pipeline.audio import LONGEST_JOB
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.language_names import ENGLISH
-from pipeline.recognition.call_order import CallOrder
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scheduler import CallOrder, Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +119,6 @@ class ModelSet:
         """Return the most samples of a file that the model called *name* is asked for at once, loaded or not."""
         return self._places[name].model.longest_job
 
-    @property
-    def idle_s(self) -> float:
-        """For how many seconds no model has had anything to do."""
-        if any(not scheduler.idle for scheduler in self.schedulers().values()):
-            return 0.0
-        return time.monotonic() - max(place.used_at for place in self._places.values())
-
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the loaded models could take *growth* times the live windows of the last seconds."""
         for scheduler in self.schedulers().values():
@@ -173,7 +165,7 @@ class ModelSet:
     def unload_idle(self, idle_s: float) -> list[str]:
         """Unload the models that nobody has wanted for *idle_s* seconds, and return their names.
 
-        Those that were loaded with put() stay.
+        Those that were loaded with pin() stay.
         """
         since = time.monotonic() - idle_s
         idle = [place for place in self._idle if place.used_at < since and not place.stays]

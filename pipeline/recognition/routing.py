@@ -18,10 +18,10 @@ from itertools import groupby
 import numpy as np
 
 from pipeline.audio import RATE, floats_of, position
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language, without_untested
 from pipeline.recognition.model_set import ModelSet, OneModel
+from pipeline.recognition.scheduler import Urgency
 from pipeline.words import Word
 
 SURE = 0.75
@@ -70,7 +70,7 @@ class LanguageRouter:
     ) -> RecognitionResult:
         """Return what is recognised in *request*, whose language may be unknown.
 
-        *newer* and *urgency* are those of Scheduler.recognise(). Raises EngineFailed, EngineTimeout.
+        *newer* and *urgency* are those of Scheduler.recognise_newest(). Raises EngineFailed, EngineTimeout.
         """
         if request.language is not None:
             model = await self._models.model_for(request.language)
@@ -123,21 +123,12 @@ class _Caller:
         self, request: DecodeRequest, language: str, newer: Callable[[], DecodeRequest | None] | None
     ) -> tuple[DecodeRequest, RecognitionResult]:
         """Hear *request*, or the one that *newer* returns when its turn comes. Return it and its answer."""
-        asked = request
-
-        def newest() -> DecodeRequest | None:
-            nonlocal asked
-            found = newer() if newer is not None else None
-            if found is None:
-                return None
-            asked = found
-            return replace(found, language=language)
-
         model = await self.models.model_for(language)
         known = replace(request, language=language)
-        result = await model.recognise(known, tenant=self.tenant, urgency=self.urgency, newer=newest)
+        asked, result = await model.recognise_newest(known, tenant=self.tenant, urgency=self.urgency, newer=newer)
         words = (word if word.language == language else replace(word, language=language) for word in result.words)
-        return asked, replace(result, language=language, language_probability=None, words=tuple(words))
+        result = replace(result, language=language, language_probability=None, words=tuple(words))
+        return replace(asked, language=request.language), result
 
     async def check_live(
         self,

@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.text.address_words import AddressWords, address_words_of
 from pipeline.text.figures import Reader, bare
 from pipeline.words import Word
 
 MAX_HOST_WORDS = 2
 """The most words of a host before its first dot, as in "at my company dot com", besides figures and letters."""
 
+MAX_AT_WORDS = 4  # "coadă de maimuță"
+NAME_WORDS = 2  # before the last word of a name that is said before "at"
+ANNOUNCED = 8  # words within which an address comes after "my e-mail is"
 LEAST_SPELLED = 4  # letters in a row that are hidden if words can be held no longer and they are not over
 
 # The kinds of parts: a word, a figure or number, a spelled letter, a letter that is a word in some language too, "at",
@@ -23,8 +27,12 @@ _WORD, _NUMBER, _LETTER, _SHORT, _AT, _SIGN, _MISTAKEN, _DOT, _JOIN, _UNDER, _MA
 
 _SHORT_WORDS = frozenset("aeiouy")
 _ENDINGS = frozenset(("com", "org", "edu", "gov"))  # of hosts; no words by themselves
+_DOMAINS = _ENDINGS | frozenset(
+    "net info biz io co me tv eu us uk ca au nz ie de at ch fr be lu nl es pt br mx ar cl it ru ua by bg ro md pl cz "  # noqa: SIM905  a list would be hard to read
+    "sk hu si hr rs ba gr tr se no dk fi is ee lt lv il in id my vn jp cn kr".split()
+)
+"""What ends a host, of which "dot" begins a new sentence otherwise: "at the top. Dot said"."""
 _SIGN_WORDS = frozenset(("sign", "symbol", "zeichen"))  # "at sign"
-_UNDERSCORES = frozenset(("underscore", "unterstrich", "underline", "souligné"))
 
 _PIECES = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[@._+\-‑]")  # noqa: RUF001  marks that are written
 _SIGNS = {"@": _SIGN, ".": _DOT, "_": _UNDER}  # others join
@@ -61,6 +69,7 @@ _LOCAL_CUT_OFF = re.compile(
     f"{_PART}?(?:[DJU]+{_PART})*[DU](?:{_PART}[DJU])*{_PART}?$|N*(?:[Ll]N*){{{LEAST_SPELLED},}}$"
     f"|(?:{_PART}?(?:[DJU]+{_PART})+|[LlN]+L[LlN]*|L[LlN]+)[A@]{_HOST}$"
 )
+_SURELY_BEGUN = re.compile(f"(?:{_SURE_LOCAL}[AM]|@){_HOST}(?:D+{_LABEL})*\\|$|^[^A@M]*\\|$")  # unlike "at the top."
 _LAST = re.compile(f"{_LOCAL}$")
 _FROM_THE_START = re.compile(f"(?:{_LOCAL}[DJU]?)?(?:[A@]{_HOST}(?:D+{_LABEL})*D*)?")
 
@@ -70,7 +79,15 @@ class Addresses:
     """Finds addresses in one language."""
 
     reader: Reader
+    _words: AddressWords = field(init=False)
+    _at_beginnings: frozenset[str] = field(init=False)
     _kinds: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_words", address_words_of(self.reader.language))
+        parts = [phrase.split() for phrase in self._words.ats]
+        beginnings = frozenset(" ".join(words[:count]) for words in parts for count in range(1, len(words)))
+        object.__setattr__(self, "_at_beginnings", beginnings)
 
     def is_suspect(self, text: str) -> bool:
         """Return whether a word alone may be part of an address, other than its first part."""
@@ -79,17 +96,37 @@ class Addresses:
     def spans(self, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
         """Yield the first word of each address and the word after its last, as indices."""
         row, places = self._row(words)
+        reached = 0
         for found in _WHOLE.finditer(row):
-            yield places[found.start()], places[found.end() - 1] + 1
+            stop = places[found.end() - 1] + 1
+            yield max(reached, self._name_from(words, places[found.start()])), stop
+            reached = stop
 
-    def open_from(self, words: Sequence[Word], *, patient: bool) -> int:
+    def _name_from(self, words: Sequence[Word], at: int) -> int:
+        """Return where the name begins that ends with the word at *at*, as "John" does in "John Smith at x dot com"."""
+        first = at
+        while first > 0 and at - first < NAME_WORDS and _is_name(words[first].text) and _is_name(words[first - 1].text):
+            if _ENDS.search(words[first - 1].text):
+                break
+            first -= 1
+        return first
+
+    def open_from(self, words: Sequence[Word], before: Sequence[str] = (), *, patient: bool) -> int:
         """Return the index of the first word of an address that may continue after *words*; len(words) if none may.
 
+        *before*: the words before them, in lower case.
         *patient*: any last word may be the first part of one.
         """
         row, places = self._row(words)
-        found = _BEGUN.search(row) or _LOCAL_BEGUN.search(row) or (_LAST.search(row) if patient else None)
-        return len(words) if found is None else places[found.start()]
+        found = _BEGUN.search(row) or _LOCAL_BEGUN.search(row)
+        if found is None and patient and (not _is_ended(words) or self._is_announced(words, before)):
+            found = _LAST.search(row)
+        return len(words) if found is None else self._name_from(words, places[found.start()])
+
+    def _is_announced(self, words: Sequence[Word], before: Sequence[str]) -> bool:
+        """Return whether an address was announced a moment ago: one may go on after a mark then."""
+        said = [*before, *(bare(word.text) for word in words)]
+        return not self._words.cues.isdisjoint(said[-ANNOUNCED:])
 
     def unfinished_from(self, words: Sequence[Word], *, held_longest: bool) -> int:
         """Return the index of the first word of an address that is hidden unfinished, because words must be released.
@@ -120,6 +157,8 @@ class Addresses:
             if number < after:
                 continue
             kinds = self._kinds_of(word.text)
+            if length := self._at_length(words, number):
+                kinds, after = (_AT,), number + length
             if kinds in ((_LETTER,), (_SHORT,)) and (after := self._end_of_spelling(words, number)) > number + 1:
                 kinds = (_LETTER, _LETTER)  # a letter with its word counts as two for LEAST_SPELLED
             if row and row[-1] == _AT and bare(word.text) in _SIGN_WORDS:
@@ -127,22 +166,40 @@ class Addresses:
                 continue
             if row and row[-1] in (_WORD, _MISTAKEN, _MARK) and bare(word.text) in _ENDINGS and kinds[0] != _DOT:
                 kinds = (_DOT, *kinds)
-            if row and row[-1] == _MARK and kinds[:1] and kinds[0] in _AT + _SIGN + _DOT + _JOIN + _UNDER:
+            if row and row[-1] == _MARK and self._goes_on("".join(row), kinds, words[number + 1 : number + 2]):
                 row.pop()
                 places.pop()
             if kinds and kinds[-1] in _WORD + _NUMBER and _ENDS.search(word.text):
                 kinds += (_MARK,)
             row += kinds
             places += [number] * len(kinds)
-        if row and row[-1] == _MARK and words[-1].text.endswith(","):
+        if row and row[-1] == _MARK:  # an address may go on after it: "John dot Smith. At example. Dot com."
             row.pop()
             places.pop()
         return "".join(row), places
 
+    def _goes_on(self, row: str, kinds: Sequence[str], following: Sequence[Word]) -> bool:
+        """Return whether *kinds*, before the word *following*, continue an address in *row* after its last mark."""
+        if not kinds or kinds[0] not in _AT + _SIGN + _DOT + _JOIN + _UNDER:
+            return False
+        unsure = kinds == (_DOT,) and following and bare(following[0].text) not in _DOMAINS
+        return not unsure or bool(_SURELY_BEGUN.search(row))
+
+    def _at_length(self, words: Sequence[Word], at: int) -> int:
+        """Return the number of words from *at* on that are said for the sign @ together; 0 if there are none.
+
+        The last words count too if others may complete them.
+        """
+        for length in range(min(MAX_AT_WORDS, len(words) - at), 0, -1):
+            said = " ".join(bare(word.text) for word in words[at : at + length])
+            if said in self._words.ats or (at + length == len(words) and said in self._at_beginnings):
+                return length
+        return 0
+
     def _end_of_spelling(self, words: Sequence[Word], at: int) -> int:
         """Return where the words end that explain the letter at *at*: "J as in Juliet"; the next word if none do."""
         texts = [bare(word.text) for word in words[at + 1 : at + 4]]
-        for between in self.reader.words.spelled_by:
+        for between in self._words.spelled_by:
             count = len(between)
             if (
                 tuple(texts[:count]) == between
@@ -162,7 +219,7 @@ class Addresses:
         return self._kinds[text]
 
     def _read(self, text: str) -> Iterator[str]:
-        known, plain = self.reader.words, bare(text)
+        known, plain = self._words, bare(text)
         if len(text) > MAX_WRITTEN:
             yield _SIGN if "@" in text else _WORD
         elif plain in known.ats:
@@ -171,7 +228,7 @@ class Addresses:
             yield _MISTAKEN
         elif plain in known.dots:
             yield _DOT
-        elif plain in _UNDERSCORES:
+        elif plain in known.unders:
             yield _UNDER
         elif plain in known.joins:
             yield _JOIN
@@ -192,3 +249,12 @@ class Addresses:
                 yield _SHORT if piece.casefold() in _SHORT_WORDS else _LETTER
             else:
                 yield _NUMBER if self.reader.has_figure(piece) else _WORD
+
+
+def _is_name(text: str) -> bool:
+    plain = text.strip(".,")
+    return plain.isalpha() and plain[0].isupper()
+
+
+def _is_ended(words: Sequence[Word]) -> bool:
+    return bool(words) and bool(_ENDS.search(words[-1].text)) and not words[-1].text.endswith(",")

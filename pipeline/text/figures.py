@@ -19,8 +19,10 @@ from pipeline.words import Word
 PAUSE = position(2.5)
 """The longest pause within a run: two seconds, and a half because words are recognised to end too early."""
 
+HUNDRED, THOUSAND, MILLION = 100, 1000, 1_000_000
 LEAST_ORDINAL = 10  # that is written in figures
 MAX_GLUE = 3  # words in a row without a figure, within a run
+MAX_ASIDE = 9  # the same if they are an aside such as "let me see"
 MAX_CACHED = 4096
 MANY_FIGURES = 4  # in a word with letters, which may be a number that letters were stuck to
 
@@ -32,6 +34,7 @@ _HYPHEN = re.compile(r"[-‑]")  # noqa: RUF001  a hyphen too
 _LETTERS = re.compile(r"[A-Z]{1,4}|[A-Za-z]{1,6}\d[A-Za-z\d]*|[B-HJ-Zb-hj-z]")
 
 
+@lru_cache(MAX_CACHED)
 def bare(text: str) -> str:
     """Return a word in lower case, without the punctuation around it."""
     return _trim(text).casefold()
@@ -61,12 +64,13 @@ class Token:
     word: int
     apart: bool = False  # a mark or a pause stands before it
     plain: bool = False  # no part of a number, although it looks like one
+    begins: bool = False  # a new number begins here, although nothing stands before it
 
     def text(self) -> str:
         return self.content
 
     def nt_separated(self, _before: "Token") -> bool:
-        return self.apart
+        return self.apart or self.begins
 
     def not_a_number_part(self) -> bool:
         return self.plain
@@ -85,7 +89,7 @@ class WordRun:
 class Reader:
     """Reads the figures of one language.
 
-    *asides*: words that people say in between, such as "okay", do not end a number.
+    *asides*: what people say in between, such as "okay" or "let me see", does not end a number.
     *ranges*: "or" does not end it either.
     """
 
@@ -99,15 +103,7 @@ class Reader:
 
     def has_figure(self, text: str) -> bool:
         """Return whether a word is a figure, a number word or a word that is said for a figure, such as "oh"."""
-        if figures := _FIGURE.findall(_with_usual_figures(text)):
-            return len(figures) >= MANY_FIGURES or not is_code(text)
-        plain = bare(text)
-        if any(plain in some for some in (self.words.zeros, self.words.times, self.words.variants)):
-            return True
-        if not self.words.spelled or plain in self.words.scales:
-            return False
-        parts = _HYPHEN.split(plain)
-        return _is_number_word(plain, self.language or "") or (len(parts) > 1 and all(map(self.has_figure, parts)))
+        return _has_figure(text, self.language)
 
     def has_sign(self, text: str) -> bool:
         """Return whether a word may be in an account number, which has figures and spelled letters."""
@@ -122,9 +118,14 @@ class Reader:
             not plain
             or text in GLUE_SIGNS
             or any(plain in some for some in (known.glue, known.mistaken, known.scales, known.units))
-            or (self.asides and plain in known.asides)
+            or (self.asides and (plain in known.asides or self.is_aside(text)))
             or (self.ranges and plain in known.ranges)
         )
+
+    def is_aside(self, text: str) -> bool:
+        """Return whether a word may be part of a phrase such as "let me see"."""
+        some = self.words.hesitations | self.words.small
+        return bare(text) in some or all(part in some for part in _HYPHEN.split(bare(text)))
 
     def runs(self, words: Sequence[Word], has: Callable[[str], bool], *, within: bool = False) -> Iterator[WordRun]:
         """Yield every run of words that *has* holds for, in order. *within*: the first word continues a run."""
@@ -134,16 +135,42 @@ class Reader:
                 at += 1
                 continue
             stop, here = at, at
-            while here < len(words) and here - stop < MAX_GLUE:
+            while here < len(words) and here - stop < self._longest_gap(words[stop:here]):
                 if here > at and words[here].start - words[here - 1].end > PAUSE:
                     break
-                if has(words[here].text):
+                if has(words[here].text) and not self._begins_aside(words, stop, here):
+                    goes_on = within and stop == 0  # "let me" may have been said before these words
+                    if not (goes_on or self.may_be_within(words[stop:here])):
+                        break
                     stop = here + 1
                 elif not self.is_glue(words[here].text):
                     break
                 here += 1
             yield WordRun(at, stop, here == len(words))
             at = max(stop, at + 1)
+
+    def _longest_gap(self, gap: Sequence[Word]) -> int:
+        return MAX_ASIDE if self.asides and any(self.is_aside(word.text) for word in gap) else MAX_GLUE
+
+    def _begins_aside(self, words: Sequence[Word], stop: int, at: int) -> bool:
+        """Return whether the number word at *at*, in a gap from *stop* on, is part of an aside: "just one moment"."""
+        if not (self.asides and stop < at and bare(words[at].text) in self.words.small):
+            return False
+        if at + 1 == len(words):
+            return not self.may_be_within(words[stop:at])
+        return bare(words[at + 1].text) in self.words.hesitations
+
+    def may_be_within(self, gap: Sequence[Word]) -> bool:
+        """Return whether all words of a gap between figures may be said within a number: small words need a reason."""
+        if not self.asides:
+            return True
+        plain = [bare(word.text) for word in gap]
+        return any(text in self.words.hesitations for text in plain) or not any(map(self._is_small, plain))
+
+    def _is_small(self, plain: str) -> bool:
+        """Return whether a word is said within a number only in phrases such as "let me see"."""
+        known = self.words
+        return plain in known.small and not any(plain in some for some in (known.asides, known.glue, known.mistaken))
 
     def figures(self, words: Sequence[Word]) -> str:
         """Return the figures that are said in *words*, such as "4242". A word like "for" counts as "4"."""
@@ -161,7 +188,7 @@ class Reader:
     def _read(self, words: Sequence[Word]) -> Iterator[str]:
         """Yield the figures in *words*, number by number, and those after "double" twice."""
         at = 0
-        tokens = tokens_of(words, self.words)
+        tokens = self.tokens(words)
         found = find_numbers(tokens, self.language or "", 0) if self.words.spelled else ()
         spans = {occurrence.start: occurrence for occurrence in found}
         while at < len(tokens):
@@ -176,9 +203,52 @@ class Reader:
             yield "".join(_FIGURE.findall(tokens[at].content)) * times
             at += 1
 
+    def tokens(self, words: Sequence[Word], before: str = "") -> list[Token]:
+        """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
+        tokens = _tokens_of(words, self.words, before)
+        begins = set(self._beginnings(tokens)) if self.words.spelled else ()
+        return [replace(token, begins=True) if at in begins else token for at, token in enumerate(tokens)]
 
-def tokens_of(words: Sequence[Word], known: Vocabulary, before: str = "") -> list[Token]:
-    """Return the words as text2num reads them: without marks, and split at hyphens. *before* is the word before."""
+    def _beginnings(self, tokens: Sequence[Token]) -> Iterator[int]:
+        """Yield where a new number begins that text2num would add to the one before.
+
+        A number is added to another one if it is smaller than the last unit of that: "one hundred two thousand" is one
+        number, "one hundred two hundred" and "one thousand two thousand" are two. Figures that are said one by one
+        after a hundred are not added to it: "eight hundred five five five".
+        """
+        hundred, scale = False, 0
+        part = group = None  # where what the next hundred, and the next larger unit, multiplies begins
+        for at, token in enumerate(tokens):
+            value = number_value(bare(token.content), self.language or "")
+            if token.apart or token.plain or (value is None and bare(token.content) not in self.words.ands):
+                hundred, scale, part, group = False, 0, None, None
+            if value is None:
+                continue
+            if value >= THOUSAND:
+                if scale and value >= scale and (scale, value) != (THOUSAND, MILLION):  # "two thousand million"
+                    yield at if group is None else group
+                hundred, scale, part, group = False, value, None, None
+            elif value >= HUNDRED:
+                alone = value == HUNDRED
+                begin = part if alone and part is not None else at
+                if hundred:
+                    yield begin
+                    scale, group = 0, begin
+                hundred, part = True, None
+                group = begin if group is None else group
+                if value % HUNDRED == 0 and all(map(self._is_digit, tokens[at + 1 : at + 3])) and at + 2 < len(tokens):
+                    yield at + 1
+            else:
+                part = at if part is None else part
+                group = part if group is None else group
+
+    def _is_digit(self, token: Token) -> bool:
+        plain = bare(token.content)
+        value = 0 if plain in self.words.zeros else number_value(plain, self.language or "")
+        return value is not None and value < 10 and not token.apart  # noqa: PLR2004  figures are smaller than ten
+
+
+def _tokens_of(words: Sequence[Word], known: Vocabulary, before: str) -> list[Token]:
     tokens: list[Token] = []
     for number, word in enumerate(words):
         apart = bool(number) and (
@@ -199,17 +269,36 @@ def _is_percent(text: str, before: str, known: Vocabulary) -> bool:
 
 
 @lru_cache(MAX_CACHED)
+def _has_figure(text: str, language: str | None) -> bool:
+    known = vocabulary_of(language)
+    if figures := _FIGURE.findall(_with_usual_figures(text)):
+        return len(figures) >= MANY_FIGURES or not is_code(text)
+    plain = bare(text)
+    if any(plain in some for some in (known.zeros, known.times, known.variants)):
+        return True
+    if not known.spelled or plain in known.scales:
+        return False
+    parts = _HYPHEN.split(plain)
+    return _is_number_word(plain, language or "") or (
+        len(parts) > 1 and all(_has_figure(part, language) for part in parts)
+    )
+
+
+@lru_cache(MAX_CACHED)
 def _is_number_word(plain: str, language: str) -> bool:
     parts = [part for part in _HYPHEN.split(plain) if part]
-    return bool(parts) and (all(_is_cardinal(part, language) for part in parts) or _is_ordinal(parts, language))
+    return bool(parts) and (
+        all(number_value(part, language) is not None for part in parts) or _is_ordinal(parts, language)
+    )
 
 
-def _is_cardinal(word: str, language: str) -> bool:
+@lru_cache(MAX_CACHED)
+def number_value(word: str, language: str) -> int | None:
+    """Return the value of a word that is a number, such as 800 for "achthundert"; None for other words."""
     try:
-        text2num(word, language)
+        return int(text2num(word, language))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_ordinal(parts: Sequence[str], language: str) -> bool:

@@ -56,7 +56,17 @@ class Joiner:
         at = 0
         while at < len(numbers):
             row = self._row(numbers, at)
-            if whole := self._time(row) or _figures(row) or self._decade(row) or self._year(row) or _decimal(row):
+            beside = at > 0 and self._is_beside(numbers[at - 1], row[0])
+            whole = (
+                self._time(row)
+                or self._small_fraction(row)
+                or _figures(row)
+                or self._decade(row)
+                or self._named(row)
+                or (None if beside else self._year(row))
+                or _decimal(row)
+            )
+            if whole:
                 joined.append(whole)
                 at += sum(one.stop <= whole.stop for one in row)
             elif parts := self._fraction(row):
@@ -136,15 +146,42 @@ class Joiner:
 
     def _year(self, row: Sequence[Number]) -> Number | None:
         """Return a year such as nineteen eighty-four or nineteen oh five; None if *row* does not begin with one."""
-        parts = [one.text for one in row[:3]]
+        parts = [one.text for one in row]
         if not self.words.pairs or not parts[0].isdecimal() or int(parts[0]) not in CENTURIES or row[0].ordinal:
             return None
+        if self._next_word(row[-1].stop) in self.words.measures:
+            return None
         match parts[1:]:
-            case [second, *_] if second.isdecimal() and len(second) == len("84") and not row[1].ordinal:
+            case [second] if second.isdecimal() and len(second) == len("84") and not row[1].ordinal:
                 return Number(row[0].start, row[1].stop, parts[0] + second)
             case ["0", third] if third.isdecimal() and len(third) == 1:
                 return Number(row[0].start, row[2].stop, f"{parts[0]}0{third}")
         return None
+
+    def _is_beside(self, number: Number, after: Number) -> bool:
+        """Return whether a number, but for the day before a year, stands directly before another one."""
+        day = number.ordinal or self._is_month(number.start - 1)
+        return number.stop == after.start and not self.tokens[after.start].apart and not day
+
+    def _named(self, row: Sequence[Number]) -> Number | None:
+        """Return the number of a flight or the like, which is said as a figure and a pair: seven forty-seven."""
+        if len(row) != len(("7", "47")) or self._word_at(row[0].start - 1) not in self.words.named:
+            return None
+        first, pair = row
+        if not (first.figure and pair.text.isdecimal() and len(first.text) == 1 and len(pair.text) == len("47")):
+            return None
+        return None if pair.ordinal else Number(first.start, pair.stop, first.text + pair.text)
+
+    def _small_fraction(self, row: Sequence[Number]) -> Number | None:
+        """Return what is said as "point zero five", with no number before the point, as 0.05."""
+        figures = list(takewhile(lambda one: one.figure, row))
+        text = "".join(one.text for one in figures)
+        point = row[0].start - 1
+        if not self.words.comma or not text.startswith("0") or len(text) < len("05") or point < 0:
+            return None
+        if self._word_at(point) != self.words.comma or self.tokens[row[0].start].apart:
+            return None
+        return Number(point, figures[-1].stop, f"0{self.words.decimal_mark}{text}")
 
     # --- what stays in words -----------------------------------------------------------------------------------------
 
@@ -225,11 +262,29 @@ class Joiner:
 
 
 def _figures(row: Sequence[Number]) -> Number | None:
-    """Return the first figures of *row* as one number, if at least SPELLED_FIGURES are said one by one."""
-    figures = list(takewhile(lambda one: one.figure, row))
-    if sum(len(one.text) for one in figures) < SPELLED_FIGURES:
+    """Return the first figures of *row* as one number, if at least SPELLED_FIGURES are said one by one.
+
+    They may have a hundred among them, as "eight hundred five five five", and a decimal at their end.
+    """
+    count = 0
+    while count < len(row) and (row[count].figure or _is_hundred(row[count:])):
+        count += 1
+    text = "".join(one.text for one in row[:count])
+    long_enough = text.startswith("0") or len(text) + 1 >= SPELLED_FIGURES
+    if count < len(row) and long_enough and re.fullmatch(r"\d[.,]\d+", row[count].text):
+        return Number(row[0].start, row[count].stop, text + row[count].text)
+    if len(text) < SPELLED_FIGURES:
         return None
-    return Number(row[0].start, figures[-1].stop, "".join(one.text for one in figures))
+    return Number(row[0].start, row[count - 1].stop, text)
+
+
+def _is_hundred(row: Sequence[Number]) -> bool:
+    """Return whether *row* begins with a hundred and goes on with figures that are said one by one."""
+    return bool(re.fullmatch(r"[1-9]00", row[0].text)) and _count_figures(row[1:]) > 1
+
+
+def _count_figures(row: Sequence[Number]) -> int:
+    return sum(len(one.text) for one in takewhile(lambda one: one.figure, row))
 
 
 def _decimal(row: Sequence[Number]) -> Number | None:

@@ -15,6 +15,8 @@ class Vocabulary:
     times: Mapping[str, int] = field(default_factory=dict)  # "double seven" is two sevens
     glue: frozenset[str] = NO_WORDS  # words between the figures of one number
     asides: frozenset[str] = NO_WORDS  # said in between while a number is read out or written down
+    hesitations: frozenset[str] = NO_WORDS  # words of phrases such as "let me see", also said in between
+    small: frozenset[str] = NO_WORDS  # the other words of such phrases, which mean nothing without one of those
     mistaken: Mapping[str, str] = field(default_factory=dict)  # words that a figure is often taken for
     percent: frozenset[str] = NO_WORDS  # their parts, some of which are number words too
     scales: frozenset[str] = NO_WORDS  # left as words after a number: 3 million
@@ -27,6 +29,9 @@ class Vocabulary:
     others: frozenset[str] = NO_WORDS  # number words that by themselves mean something else or "many"
     often: tuple[str, ...] = ()  # "a hundred times", which stays in words: it means "often"
     units: frozenset[str] = NO_WORDS  # second words of ordinals, no numbers by themselves
+    ands: frozenset[str] = NO_WORDS  # said within a number: "two hundred and five"
+    measures: frozenset[str] = NO_WORDS  # what two numbers before them count: "twenty, thirty minutes" are no year
+    named: frozenset[str] = NO_WORDS  # said before a number that is read in parts: "flight seven forty-seven"
     pairs: bool = False  # whether years are said in pairs: nineteen eighty-four
     decades: Mapping[str, str] = field(default_factory=dict)  # "nineteen sixties"
     months: frozenset[str] = NO_WORDS  # before the day: "July fourth"
@@ -36,11 +41,6 @@ class Vocabulary:
     comma: str = ""  # said in a decimal number where text2num does not know it
     decimal_mark: str = ","  # written for it
     group: str = ""  # the mark between thousands
-    ats: frozenset[str] = frozenset(("at",))
-    mistaken_ats: frozenset[str] = NO_WORDS  # words that "at" is often taken for
-    dots: frozenset[str] = frozenset(("dot",))
-    joins: frozenset[str] = frozenset(("dash", "hyphen", "underscore"))  # within an address
-    spelled_by: tuple[tuple[str, ...], ...] = ()  # said between a letter and a word that begins with it
     codes: tuple[tuple[str, ...], ...] = ()  # what is said before a card, its security code or its last month
     cards: frozenset[str] = NO_WORDS  # said some time before the groups of a card, which may be far apart
     phone_figures: int = 10  # the least figures of a telephone number
@@ -61,6 +61,16 @@ def _ordinals(stems: str, *endings: str) -> frozenset[str]:
 VOCABULARIES: Mapping[str, Vocabulary] = {
     "en": Vocabulary(
         spelled=True,
+        ands=_set("and"),
+        measures=_set(
+            "minute minutes second seconds hour hours day days week weeks month months dollar dollars euro "
+            "euros pound pounds cent cents bucks percent mile miles meter meters metre metres kilometer "
+            "kilometers kilometre kilometres foot feet inch inches degrees times gram grams kilo kilos"
+        ),
+        named=_set(
+            "flight room page route bus line number highway interstate gate suite apartment train boeing "
+            "channel section chapter extension"
+        ),
         zeros=frozenset(("oh", "o", "nought", "naught", "nil")),
         times={"double": 2, "triple": 3, "treble": 3, "quadruple": 4},
         glue=frozenset(
@@ -70,6 +80,14 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
             "okay ok yes yeah yep right sorry hmm mm mhm mm-hmm uh-huh huh ah dot period comma stop minus next again"
         ),
         mistaken={"to": "2", "too": "2", "for": "4", "fore": "4", "ate": "8", "won": "1", "tree": "3", "sex": "6"},
+        hesitations=_set(
+            "wait let let's see hold hang moment second sec minute think check look bear mean know actually "
+            "correction again"
+        ),
+        small=_set(
+            "me my i i'm it it's that that's is was the a on up for what you just one with be please no so "
+            "well here there got can have find this but"
+        ),
         percent=frozenset(("percent",)),
         scales=frozenset(("million", "millions", "billion", "billions", "trillion", "trillions")),
         hundreds=frozenset(("hundred", "thousand", "million", "billion", "trillion")),
@@ -97,11 +115,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         comma="point",
         decimal_mark=".",
         group=",",
-        ats=frozenset(("at",)),
-        mistaken_ats=frozenset(("and", "an", "add", "ad", "that", "it")),
-        dots=frozenset(("dot",)),
-        joins=frozenset(("dash", "hyphen", "minus", "underscore", "plus")),
-        spelled_by=(("as", "in"), ("for",), ("like",)),
         codes=(
             ("card", "number"),
             ("card", "is"),
@@ -127,9 +140,18 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "fr": Vocabulary(
         spelled=True,
+        ands=_set("et"),
+        named=_set("vol chambre salle page ligne numéro bus train boeing"),
         times={"double": 2, "triple": 3},
         glue=frozenset(("et", "tiret", "espace", "virgule", "euh", "plus")),
         asides=_set("oui ok okay d'accord ben hum ah puis alors ensuite point pardon voilà moins"),
+        hesitations=_set(
+            "attends attendez moment instant seconde minute voyons voir vois regarde vérifie pense crois "
+            "sais bouge bougez patientez"
+        ),
+        small=_set(
+            "un une je c'est est ce que qu'est le la me moi laissez laisse j'ai donc s'il vous te plaît pas et a deux"
+        ),
         percent=frozenset(("pour", "pourcent")),
         scales=frozenset(("million", "millions", "milliard", "milliards")),
         others=frozenset(("neuf", "mille")),
@@ -138,10 +160,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ranges=frozenset(("ou", "à")),
         limits=frozenset((("entre", "et"), ("de", "à"))),
         often=("cent", "fois"),
-        ats=frozenset(("arobase", "at", "arrobas")),
-        dots=frozenset(("point", "dot")),
-        joins=frozenset(("tiret", "underscore", "souligné")),
-        spelled_by=(("comme",),),
         codes=(
             ("numéro", "de", "carte"),
             ("numéro", "de", "ma", "carte"),
@@ -156,9 +174,16 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "es": Vocabulary(
         spelled=True,
+        ands=_set("y"),
+        named=_set("vuelo habitación sala página línea número autobús tren boeing"),
         times={"doble": 2, "triple": 3},
         glue=frozenset(("y", "guion", "guión", "espacio", "coma", "eh", "más")),
         asides=_set("sí si vale ok okay bueno ah luego entonces después punto perdón menos"),
+        hesitations=_set(
+            "espera espere espérame espéreme momento momentito segundo minuto veamos ver déjame déjeme "
+            "dejame creo pienso reviso mire mira"
+        ),
+        small=_set("un una a que es lo el la me yo por favor te le no así aquí está se"),
         percent=frozenset(("por",)),
         scales=frozenset(("millón", "millones")),
         others=frozenset(("mil", "un")),
@@ -169,10 +194,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         variants={"veintiún": "veintiuno"},
         often=("cien", "veces"),
         units=_ordinals("primer segund tercer cuart quint sext séptim octav noven", "o", "a"),
-        ats=frozenset(("arroba", "at")),
-        dots=frozenset(("punto", "dot")),
-        joins=frozenset(("guion", "guión", "bajo", "raya")),
-        spelled_by=(("de",), ("como",)),
         codes=(
             ("número", "de", "tarjeta"),
             ("número", "de", "mi", "tarjeta"),
@@ -189,10 +210,20 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "de": Vocabulary(
         spelled=True,
+        ands=_set("und"),
+        named=_set("flug zimmer raum seite linie nummer bus zug boeing"),
         zeros=frozenset(("zwo",)),
         times={"doppel": 2, "doppelt": 2, "zweimal": 2, "dreimal": 3, "viermal": 4, "dreifach": 3, "vierfach": 4},
         glue=frozenset(("und", "strich", "bindestrich", "leerzeichen", "komma", "äh", "plus")),
         asides=_set("ja okay ok genau gut richtig ähm hm mhm ah dann danach also punkt minus entschuldigung sorry"),
+        hesitations=_set(
+            "moment augenblick sekunde sekündchen minute warte warten schauen sehen gucken schaue denke "
+            "glaube überlegen weiß nochmal"
+        ),
+        small=_set(
+            "mal einen eine ein bitte sie ich ich's lass lassen mich mir das ist es nicht kurz noch wie war "
+            "der die so was hier"
+        ),
         percent=frozenset(("prozent",)),
         scales=frozenset(("million", "millionen", "milliarde", "milliarden")),
         others=frozenset(("acht", "tausend")),
@@ -201,10 +232,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         limits=frozenset((("zwischen", "und"), ("von", "bis"))),
         often=("hundert", "mal"),
         comma="komma",
-        ats=frozenset(("at", "ät", "klammeraffe")),
-        dots=frozenset(("punkt", "dot")),
-        joins=frozenset(("strich", "bindestrich", "minus", "unterstrich")),
-        spelled_by=(("wie",),),
         codes=(
             ("kartennummer",),
             ("prüfnummer",),
@@ -235,9 +262,15 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "it": Vocabulary(
         spelled=True,
+        ands=_set("e"),
+        named=_set("volo camera stanza pagina linea numero autobus treno boeing"),
         times={"doppio": 2, "triplo": 3},
         glue=frozenset(("e", "trattino", "spazio", "virgola", "più")),
         asides=_set("sì ok okay bene ehm ah poi allora dopo punto scusa scusi meno"),
+        hesitations=_set(
+            "aspetta aspetti momento attimo secondo minuto vediamo vedo vedere guardo controllo controllare credo penso"
+        ),
+        small=_set("un una che è il la mi fammi lasci lascia faccia per favore solo se lo qui non io"),
         percent=frozenset(("per",)),
         scales=frozenset(("milione", "milioni", "miliardo", "miliardi")),
         others=frozenset(("sei", "mille")),
@@ -245,10 +278,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         ranges=frozenset(("o", "a")),
         limits=frozenset((("tra", "e"), ("fra", "e"), ("da", "a"))),
         often=("cento", "volte"),
-        ats=frozenset(("chiocciola", "at")),
-        dots=frozenset(("punto", "dot")),
-        joins=frozenset(("trattino", "underscore", "basso")),
-        spelled_by=(("come",), ("di",)),
         codes=(
             ("numero", "di", "carta"),
             ("numero", "della", "carta"),
@@ -263,10 +292,17 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "pt": Vocabulary(
         spelled=True,
+        ands=_set("e"),
+        named=_set("voo quarto sala página linha número ônibus comboio boeing"),
         zeros=frozenset(("meia",)),
         times={"duplo": 2, "triplo": 3},
         glue=frozenset(("e", "traço", "hífen", "espaço", "vírgula", "mais")),
         asides=_set("sim ok okay certo hum ah depois então ponto desculpe menos"),
+        hesitations=_set(
+            "espera espere aguarde aguarda peraí momento momentinho instante segundo minuto deixa deixe ver "
+            "vejo acho penso"
+        ),
+        small=_set("um uma me eu que é o a só por favor lá aqui não se"),
         percent=frozenset(("por",)),
         scales=frozenset(("milhão", "milhões", "bilhão", "bilhões")),
         others=frozenset(("mil",)),
@@ -275,10 +311,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         limits=frozenset((("entre", "e"), ("de", "a"))),
         often=("cem", "vezes"),
         units=_ordinals("primeir segund terceir quart quint sext sétim oitav non", "o", "a"),
-        ats=frozenset(("arroba", "at")),
-        dots=frozenset(("ponto", "dot")),
-        joins=frozenset(("traço", "hífen", "underline", "underscore")),
-        spelled_by=(("de",), ("como",)),
         codes=(
             ("número", "do", "cartão"),
             ("número", "do", "meu", "cartão"),
@@ -294,9 +326,17 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "nl": Vocabulary(
         spelled=True,
+        ands=_set("en"),
+        measures=_set(
+            "minuut minuten seconde seconden uur uren dag dagen week weken maand maanden jaar euro dollar "
+            "procent kilometer meter graden keer gram kilo"
+        ),
+        named=_set("vlucht kamer pagina lijn nummer bus trein boeing"),
         times={"dubbel": 2, "driedubbel": 3},
         glue=frozenset(("en", "streepje", "spatie", "komma", "plus")),
         asides=_set("ja oké oke okay ok goed eh ehm ah dan daarna punt sorry juist min"),
+        hesitations=_set("wacht moment momentje seconde secondje even kijken kijk zien denk geloof"),
+        small=_set("een ik eens laat me mij dat is het de nog wat was hier zo niet"),
         percent=frozenset(("procent",)),
         scales=frozenset(("miljoen", "miljard")),
         others=frozenset(("acht", "duizend")),
@@ -305,10 +345,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         limits=frozenset((("tussen", "en"), ("van", "tot"))),
         often=("honderd", "keer"),
         pairs=True,
-        ats=frozenset(("at", "apenstaartje")),
-        dots=frozenset(("punt", "dot")),
-        joins=frozenset(("streepje", "min", "underscore")),
-        spelled_by=(("van",), ("als",)),
         codes=(("kaartnummer",), ("beveiligingscode",), ("cvv",), ("verloopt",), ("vervaldatum",)),
         cards=_set("kaart kaarten kaartnummer creditcard visa mastercard"),
         phone_figures=9,
@@ -316,8 +352,16 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
     ),
     "da": Vocabulary(
         spelled=True,
+        ands=_set("og"),
+        measures=_set(
+            "minut minutter sekund sekunder time timer dag dage uge uger måned måneder år kroner krone euro "
+            "procent kilometer meter grader gange gram kilo"
+        ),
+        named=_set("fly flight værelse side linje nummer bus tog boeing"),
         glue=frozenset(("og", "streg", "bindestreg", "komma", "plus")),
         asides=_set("ja okay ok rigtigt øh ah så derefter punktum undskyld minus"),
+        hesitations=_set("vent øjeblik sekund minut lad se tror mener kigge tænke"),
+        small=_set("et lige mig jeg det er den at i her skal hvad var så ikke"),
         percent=frozenset(("procent",)),
         scales=frozenset(("million", "millioner", "milliard", "milliarder")),
         others=frozenset(("tusind",)),
@@ -326,8 +370,6 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         limits=frozenset((("mellem", "og"), ("fra", "til"))),
         often=("hundrede", "gange"),
         pairs=True,
-        ats=frozenset(("snabel", "at")),
-        dots=frozenset(("punktum", "dot")),
         codes=(("kortnummer",), ("udløber",)),
         cards=_set("kort kortet kortnummer visa mastercard"),
         phone_figures=8,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from text_to_num import find_numbers
 
-from pipeline.text.figures import Reader, Token, WordRun, bare, tokens_of
+from pipeline.text.figures import Reader, Token, WordRun, bare
 from pipeline.text.joining import Joiner, Number
 from pipeline.text.phones import format_phone
 from pipeline.text.wording import as_one
@@ -58,7 +58,7 @@ def _phones(
 def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Word]:
     if not words:
         return []
-    tokens = _with_scales(tokens_of(words, reader.words, bare(before)), reader)
+    tokens = _with_scales(reader.tokens(words, bare(before)), reader)
     numbers = Joiner(tokens, reader.words, before).join(_find_numbers(tokens, reader))
     written: list[Word] = []
     at = 0
@@ -73,14 +73,18 @@ def _with_figures(words: Sequence[Word], reader: Reader, before: str) -> list[Wo
 
 
 def _with_scales(tokens: list[Token], reader: Reader) -> list[Token]:
-    """Return the tokens, of which "million" without a number after it, and "oh", are marked as no part of numbers."""
-    marked = []
+    """Return the tokens, of which "oh", and a "million" that nothing is added to, are marked as no part of numbers."""
+    marked: list[Token] = []
+    added = False  # whether this token follows a larger unit of the same number
     for at, token in enumerate(tokens):
-        after = tokens[at + 1].content if at + 1 < len(tokens) else ""
-        follows = bool(after) and not tokens[at + 1].apart and reader.has_figure(after)
-        keep = bare(token.content) in reader.words.scales and not follows
-        zero = bare(token.content) in reader.words.zeros
-        marked.append(replace(token, plain=True) if keep or zero else token)
+        plain = bare(token.content)
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
+        is_scale = plain in reader.words.scales
+        follows = after is not None and not after.nt_separated(token) and reader.has_figure(after.content)
+        added = added and not token.nt_separated(token) and (is_scale or reader.has_figure(token.content))
+        keep = is_scale and not follows and not added
+        added = added or (is_scale and follows)
+        marked.append(replace(token, plain=True) if keep or plain in reader.words.zeros else token)
     return marked
 
 

@@ -21,6 +21,7 @@ CALLED_FIGURES = 6  # fewest figures of a telephone number after a word such as 
 CODE_FIGURES = range(3, 9)  # of a security code or a date, after a card
 BEGUN_SIGNS = 4  # fewest signs of an account that is not complete when words can be held no longer
 GROUP_FIGURES = 4  # fewest in a group of a card: "4242 4242, let me see, 4242 and the last four are 4242"
+GROUP_BEFORE_ASIDE = 3  # fewest figures before "let me see" that are hidden if words can be held no longer
 SEVERAL_GROUPS = 8  # figures that make groups a card if words can be held no longer or a group was shown already
 GROUPS_NEAR = 4  # the most words between such groups, besides numbers
 NEAR = 6  # the most words between a card, or the words "security code", and the figures that belong to it
@@ -86,9 +87,10 @@ class Redactor:
         opened = self.open_from(words[: first + 1])
         return min([first, opened, *(span.start for span in self.spans(words, ()))])
 
-    def open_from(self, words: Sequence[Word], *, patient: bool = False) -> int:
+    def open_from(self, words: Sequence[Word], before: Sequence[str] = (), *, patient: bool = False) -> int:
         """Return the index of the first word that may be part of something that is not complete.
 
+        *before*: the words directly before them.
         *patient*: any last word may be the first part of an address.
         """
         first = len(words)
@@ -99,7 +101,7 @@ class Redactor:
         if "iban" in self.kinds:
             first = min(first, self._open_account(words))
         if "email" in self.kinds:
-            first = min(first, self.addresses.open_from(words, patient=patient))
+            first = min(first, self.addresses.open_from(words, before, patient=patient))
         return first
 
     def spans(
@@ -166,7 +168,10 @@ class Redactor:
                 continue
             context = self._context(words, run.start, before, [*found, *spans])
             first = begun if run.start == 0 else ""
-            kind = self._kind(words[run.start : run.stop], context, least if run.open else None, first)
+            enough = least if run.open else None
+            if enough is not None and any(self.reader.is_aside(word.text) for word in words[run.stop :]):
+                enough = max(enough, GROUP_BEFORE_ASIDE)  # people also think after "two", which is no secret
+            kind = self._kind(words[run.start : run.stop], context, enough, first)
             if run.start in grouped and kind in (None, "numbers"):
                 kind = "pci"
             if kind is not None:
@@ -208,7 +213,11 @@ class Redactor:
 
     def _last_group(self, words: Sequence[Word]) -> set[int]:
         """Return where a group of a card at the end of *words* begins; an empty set if there is none."""
-        return {runs[-1].start for runs, _ in self._groups(words, NO_GROUPS) if runs[-1].open}
+        return {
+            runs[-1].start
+            for runs, _ in self._groups(words, NO_GROUPS)
+            if runs[-1].open and self.reader.may_be_within(words[runs[-1].stop :])
+        }
 
     def groups_at_end(self, words: Sequence[Word], before: Groups) -> Groups:
         """Return the groups at the end of *words*, to which groups that follow may belong."""

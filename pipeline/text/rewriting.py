@@ -17,10 +17,8 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.text.stage import Placed, TextStage
+from pipeline.text.stage import NUMBER_WORDS_UNKNOWN, Placed, TextStage
 from pipeline.words import Segment, Word
-
-NUMBER_WORDS_UNKNOWN = "number_words_unknown"
 
 
 class TextRewriter:
@@ -34,7 +32,7 @@ class TextRewriter:
         self._words: dict[int, list[Word]] = {}  # by segment, those that were committed
         self._index = 0
         self._shown = False  # whether the last partial had words
-        self._warned = 0  # of how many languages
+        self._warned = 0  # how many warnings were given
 
     def rewrite(self, events: Iterable[Event], *, decided: int, language: str | None = None) -> list[Event]:
         """Return the events that readers may see now that *events* have come.
@@ -71,10 +69,10 @@ class TextRewriter:
                 yield event
 
     def _warn(self) -> list[Event]:
-        """Return a warning for each new language whose number words are not known."""
-        unknown = list(self.stage.unknown_languages)[self._warned :]
+        """Return a warning for each new language some of whose words are not known."""
+        unknown = list(self.stage.unknown_words)[self._warned :]
         self._warned += len(unknown)
-        return [Warned(NUMBER_WORDS_UNKNOWN, without_number_words(language)) for language in unknown]
+        return [Warned(code, _warning(code, language)) for code, language in unknown]
 
     def _add(self, word: Word, segment: int) -> list[Placed]:
         return [*self._change_language(word.language), *self.stage.add(word, segment)]
@@ -115,11 +113,16 @@ class TextRewriter:
                 yield replace(first, segment=replace(first.segment, words=tuple(words)))
 
 
-def without_number_words(language: str) -> str:
-    """Return the warning about text in a language whose number words are not known."""
+def _warning(code: str, language: str) -> str:
+    """Return the text of a warning about words that are not known in *language*."""
+    if code == NUMBER_WORDS_UNKNOWN:
+        return (
+            f"number words are not known in {language}: numerals leave them as they are, and redaction hides numbers "
+            "only where they are written in figures"
+        )
     return (
-        f"number words are not known in {language}: numerals leave them as they are, and redaction hides numbers only "
-        "where they are written in figures"
+        f'the words for "@" and "dot" are not known in {language}: redaction hides e-mail addresses only where they '
+        "are written with these signs or said with the English words"
     )
 
 
@@ -139,8 +142,8 @@ class SegmentRewriter:
 
     @property
     def notes(self) -> list[str]:
-        """The warnings about languages whose number words are not known, as notes of a chunk."""
-        return [f"{NUMBER_WORDS_UNKNOWN}: {without_number_words(one)}" for one in self._stage.unknown_languages]
+        """The warnings about languages some of whose words are not known, as notes of a chunk."""
+        return [f"{code}: {_warning(code, language)}" for code, language in self._stage.unknown_words]
 
     def rewrite(self, segments: Iterable[Segment], *, language: str | None, reached: int) -> list[Segment]:
         """Return the segments that are complete now, in order. Words that follow start at *reached* or later."""

@@ -14,20 +14,25 @@ the text does not depend on how they were cut into requests.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from pipeline.audio import position
+from pipeline.text.address_words import ADDRESS_LANGUAGES
 from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
+from pipeline.text.profanity import swear_words, without_profanity
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
 from pipeline.text.scripts import CHINESE, ScriptWriter
 from pipeline.text.sounds import NameSpeller
-from pipeline.text.wording import Replacer, swear_words, without_profanity
+from pipeline.text.wording import Replacer
 from pipeline.words import Word
+
+NUMBER_WORDS_UNKNOWN, ADDRESS_WORDS_UNKNOWN = "number_words_unknown", "address_words_unknown"
+"""The codes of warnings about words that the options need, in a language whose words are not known."""
 
 MAX_HELD_WORDS = 12
 MAX_HELD = position(4.0)
@@ -83,8 +88,8 @@ class TextStage:
         self._note(earlier)
         self.redacted: list[tuple[int, int]] = []
         """The spans of redacted words, in positions."""
-        self.unknown_languages: dict[str, None] = {}
-        """Languages whose number words the options need but the stage does not know, in the order of their words."""
+        self.unknown_words: dict[tuple[str, str], None] = {}
+        """The code of a warning and a language, in order: the options need words of it that are not known."""
         self._read_in(language)
         last = next(
             (word for word in reversed(earlier) if word.redacted or not self._redactor.reader.is_glue(word.text)), None
@@ -140,15 +145,22 @@ class TextStage:
 
     def add(self, word: Word, segment: int) -> list[Placed]:
         """Take the next word. Returns the words that are decided now, in order."""
-        needed = self._options.numerals or self._redactor.of_figures
-        if needed and self._language is not None and self._language not in NUMERAL_LANGUAGES:
-            self.unknown_languages[self._language] = None
+        self._note_unknown_words()
         decided = self.reach(word.start)
         if bare(word.text) in self._redactor.reader.words.cards:
             self._card_word_end = word.end
         self._held.append((word, segment))
         decided += self._take_decided()
         return decided + self.reach(word.end, waited=False)
+
+    def _note_unknown_words(self) -> None:
+        language = self._language
+        if language is None:
+            return
+        if (self._options.numerals or self._redactor.of_figures) and language not in NUMERAL_LANGUAGES:
+            self.unknown_words[NUMBER_WORDS_UNKNOWN, language] = None
+        if "email" in self._redactor.kinds and language not in ADDRESS_LANGUAGES:
+            self.unknown_words[ADDRESS_WORDS_UNKNOWN, language] = None
 
     def reach(self, at: int, *, waited: bool = True) -> list[Placed]:
         """Note that all words before the position *at* were added. Returns the words that are decided now.
@@ -230,13 +242,12 @@ class TextStage:
         """
         patient = self._patient and not self._replacer.ends(words)
         first = min(
-            self._redactor.open_from(words, patient=patient),
+            self._redactor.open_from(words, list(self._before), patient=patient),
             self._replacer.open_from(words),
             self._speller.open_from(words),
             len(words) if (script := self._script_of(words)) is None else script.open_from(words),
         )
-        numbers = self._number_reader
-        runs = list(numbers.runs(words, numbers.has_figure)) if self._options.numerals else []
+        runs = list(self._numbers(words)) if self._options.numerals else []
         first = min([first, *(run.start for run in runs if run.open)])
         if first == len(words):
             return first
@@ -244,6 +255,15 @@ class TextStage:
         while (parted := next((one for one in whole if one.start < first < one.stop), None)) is not None:
             first = parted.start
         return first
+
+    def _numbers(self, words: Sequence[Word]) -> Iterator[WordRun]:
+        """Yield the runs of words that may be a number, with the "point" that may begin one."""
+        reader, comma = self._number_reader, self._number_reader.words.comma
+        for run in reader.runs(words, reader.has_figure):
+            after_point = run.start > 0 and bare(words[run.start - 1].text) == comma
+            yield WordRun(run.start - after_point, run.stop, run.open)
+        if words and bare(words[-1].text) == comma:
+            yield WordRun(len(words) - 1, len(words), open=True)
 
     def _take_decided(self) -> list[Placed]:
         self._hide_rest()

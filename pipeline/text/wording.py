@@ -1,37 +1,78 @@
-"""Replaces phrases by those that users want, and hides swear words. Pure."""
+"""Replaces phrases by those that users want. Pure.
+
+Words are compared by units: letters and figures without case, marks and accents that stand apart, so that composed and
+decomposed characters are the same. A sign such as % is a unit of its own; + and # belong to the letters before them. In
+scripts without spaces every character is a unit, so a phrase is found however the recogniser cut the words.
+"""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from pipeline.text.figures import bare
-from pipeline.words import Word
+from pipeline.recognition.spoken_form import plain
+from pipeline.words import Word, join_words
+
+MAX_CACHED = 4096
 
 _EDGES = re.compile(r"^(\W*)((?:.*\w)?)(\W*)$", re.DOTALL)
-_LETTER = re.compile(r"[^\W_]")
 _SENTENCE_END = re.compile(r"""(?<![.?!])([.?!。？！])["'”’)]*$""")  # noqa: RUF001  the marks of Chinese too
 _MARKS = ".,?!;:。，、？！"  # noqa: RUF001  the marks of Chinese too
+_SIGNS = "%‰&@$€£¥₹°=*/<>+#"
+_UNIT = re.compile(rf"[\w'’\u0300-\u1dff]+[+#]*|[{_SIGNS}]")  # noqa: RUF001  an apostrophe
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # scripts without spaces
+_NEXT_TO_NUMBERS = frozenset("%‰$€£¥₹°")  # signs that are written without a space, and no part of a word
 
-_SWEAR_WORDS: Mapping[str, str] = {
-    "en": "arse arsehole ass asses asshole assholes bastard bastards bitch bitches bitching bloody bollocks bugger "
-    "bullshit cock cocks cocksucker crap cunt cunts damn damned dick dickhead dicks fuck fucked fucker fuckers fucking "
-    "fuckin fucks goddamn goddammit motherfucker motherfuckers motherfucking piss pissed prick pricks pussy shit "
-    "shits shitted shitting shitty slut sluts tits twat twats wank wanker wankers whore whores",
-    "es": "cabrón cabrones cabrona carajo chingar chingada coño cojones culo gilipollas hostia joder jodido jodida "
-    "maricón mierda pendejo pendeja pinche polla puta putas puto putos verga",
-    "fr": "bordel chiasse chier connard connards connasse conne couille couilles cul encule enculé enculés foutre "
-    "merde merdes niquer nique pute putes putain salaud salauds salope salopes",
-    "de": "arsch ärsche arschloch arschlöcher fick ficken ficker fotze hure huren hurensohn kacke miststück nutte "
-    "nutten pisse scheiß scheiße scheißen scheisse schlampe schlampen schwanz verfickt verpiss wichser",
-    "it": "cazzo cazzi coglione coglioni cornuto cornuti fanculo figa fottere fottuto merda minchia puttana puttane "
-    "stronza stronzo stronzi stronzata troia vaffanculo",
-    "pt": "bosta buceta cacete caralho corno cu foda foder fodido fodida merda porra puta putas puto viado",
-    "nl": "eikel flikker godverdomme hoer hoeren kak klootzak klootzakken kut kutten lul lullen neuken pik schijt slet "
-    "sletten teef tering verdomme",
-}
 
-_SWEAR_WORD_SETS = {language: frozenset(words.split()) for language, words in _SWEAR_WORDS.items()}
-"""Swear words by language, in lower case. An operator's own list takes the place of all (PROFANITY_FILE)."""
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is compared of a word, and where it stands in the composed text of the word."""
+
+    text: str
+    start: int
+    stop: int
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a phrase may begin or end beside it within a word."""
+        return self.text in _NEXT_TO_NUMBERS or bool(_UNSPACED.match(self.text))
+
+
+@lru_cache(MAX_CACHED)
+def units_of(text: str) -> tuple[Unit, ...]:
+    """Return the units of a word or phrase, in order; none for marks alone."""
+    found: list[Unit] = []
+    for match in _UNIT.finditer(unicodedata.normalize("NFC", text)):
+        part = match[0]
+        if _UNSPACED.search(part):
+            signs = ((plain(sign), match.start() + at) for at, sign in enumerate(part))
+            found += [
+                Unit(sign, at, at + 1) for sign, at in signs if any(map(str.isalnum, sign)) or _UNSPACED.match(sign)
+            ]
+        elif part[0] in _SIGNS:
+            found.append(Unit(plain(part), match.start(), match.end()))
+        elif any(map(str.isalnum, part)):
+            letters = part.rstrip("+#")
+            found.append(Unit(plain(letters) + part[len(letters) :], match.start(), match.end()))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A unit of one of several words."""
+
+    unit: Unit
+    word: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The places *first* to *last* (inclusive) of a phrase, and what is written for it."""
+
+    first: _Place
+    last: _Place
+    wanted: str
 
 
 class Replacer:
@@ -41,51 +82,113 @@ class Replacer:
         """*replacements* have the form "recognised:wanted". Of several for the same phrase the first one counts."""
         pairs = [one.partition(":") for one in reversed(replacements)]
         self._replacements: Mapping[tuple[str, ...], str] = {
-            tuple(filter(None, map(bare, phrase.split()))): replacement for phrase, _, replacement in pairs
+            tuple(unit.text for part in phrase.split() for unit in units_of(part)): wanted
+            for phrase, _, wanted in pairs
         }
         self._longest = max(map(len, self._replacements), default=0)
+        self._beginnings = {phrase[:count] for phrase in self._replacements for count in range(1, len(phrase))}
 
     def open_from(self, words: Sequence[Word]) -> int:
         """Return the index of the first word that may begin a phrase that is not complete; len(words) if none may."""
-        for at in range(max(0, len(words) - self._longest + 1), len(words)):
-            tail = tuple(bare(word.text) for word in words[at:])
-            if any(phrase[: len(tail)] == tail and len(phrase) > len(tail) for phrase in self._replacements):
-                return at
+        places = self._last_places(words)
+        for at, place in enumerate(places):
+            if tuple(one.unit.text for one in places[at:]) in self._beginnings and self._may_begin(places, at):
+                return place.word
         return len(words)
 
     def ends(self, words: Sequence[Word]) -> bool:
         """Return whether the last of *words* ends a phrase."""
-        tail = tuple(bare(word.text) for word in words[-self._longest :]) if self._longest else ()
-        return any(tail[at:] in self._replacements for at in range(len(tail)))
+        places = self._last_places(words)
+        return any(tuple(one.unit.text for one in places[at:]) in self._replacements for at in range(len(places)))
 
     def apply(self, words: Sequence[Word], before: str) -> list[Word]:
         """Return *words*, which come after the word *before*, with the wanted text.
 
-        A phrase becomes one word with the same time and marks. If the wanted text is empty, only a mark that ends a
-        sentence stays.
+        The words of a phrase become one word with the same time and marks. If nothing is left of them, only a mark that
+        ends a sentence stays.
         """
         written: list[Word] = []
         at = 0
-        while at < len(words):
-            length, replacement = self._find_match(words, at)
-            if replacement is None:
-                written.append(words[at])
-            elif replacement:
-                written.append(as_one(words[at : at + length], replacement))
+        for matches in _by_words(self._matches(_places(words))):
+            first, stop = matches[0].first.word, matches[-1].last.word + 1
+            written += words[at:first]
+            some = words[first:stop]
+            text = _with_wanted([unicodedata.normalize("NFC", word.text) for word in some], matches, first)
+            if any(one.wanted for one in matches) or units_of(text):
+                written.append(_joined(some, text))
             else:
-                end = _SENTENCE_END.search(words[at + length - 1].text)
+                end = _SENTENCE_END.search(some[-1].text)
                 last = written[-1].text if written else before
                 if end is not None and last and last[-1] not in _MARKS:
-                    written.append(replace(as_one(words[at : at + length], ""), text=end[1], spaced=False))
-            at += length
-        return written
+                    written.append(replace(_joined(some, end[1]), spaced=False))
+            at = stop
+        return [*written, *words[at:]]
 
-    def _find_match(self, words: Sequence[Word], at: int) -> tuple[int, str | None]:
-        for length in range(min(self._longest, len(words) - at), 0, -1):
-            phrase = tuple(bare(word.text) for word in words[at : at + length])
-            if phrase in self._replacements:
-                return length, self._replacements[phrase]
-        return 1, None
+    def _last_places(self, words: Sequence[Word]) -> list[_Place]:
+        """Return the places in the last words that a phrase may take, and one before them."""
+        count, first = 0, len(words)
+        while first > 0 and count < self._longest:
+            first -= 1
+            count += len(units_of(words[first].text))
+        return [replace(place, word=place.word + first) for place in _places(words[first:])]
+
+    def _matches(self, places: Sequence[_Place]) -> list[_Match]:
+        found: list[_Match] = []
+        at = 0
+        while at < len(places):
+            length = next((count for count in range(self._longest, 0, -1) if self._fits(places, at, at + count)), 0)
+            if length:
+                phrase = tuple(place.unit.text for place in places[at : at + length])
+                found.append(_Match(places[at], places[at + length - 1], self._replacements[phrase]))
+            at += length or 1
+        return found
+
+    def _fits(self, places: Sequence[_Place], start: int, stop: int) -> bool:
+        if stop > len(places) or tuple(place.unit.text for place in places[start:stop]) not in self._replacements:
+            return False
+        ends = stop == len(places) or _are_apart(places[stop - 1], places[stop])
+        return ends and self._may_begin(places, start)
+
+    def _may_begin(self, places: Sequence[_Place], at: int) -> bool:
+        return at == 0 or _are_apart(places[at - 1], places[at])
+
+
+def _places(words: Sequence[Word]) -> list[_Place]:
+    return [_Place(unit, number) for number, word in enumerate(words) for unit in units_of(word.text)]
+
+
+def _are_apart(one: _Place, other: _Place) -> bool:
+    """Return whether a phrase may end between two units."""
+    return one.word != other.word or one.unit.is_free or other.unit.is_free
+
+
+def _by_words(matches: Sequence[_Match]) -> list[list[_Match]]:
+    """Return *matches* in groups, of which no two have a word in common."""
+    groups: list[list[_Match]] = []
+    for match in matches:
+        if groups and groups[-1][-1].last.word == match.first.word:
+            groups[-1].append(match)
+        else:
+            groups.append([match])
+    return groups
+
+
+def _with_wanted(texts: Sequence[str], matches: Sequence[_Match], first: int) -> str:
+    """Return *texts*, those of the words from number *first* on, with what is written for the *matches* in them."""
+    written, at, number = "", 0, 0
+    for match in matches:
+        written += texts[number][at : match.first.unit.start]
+        written += _spaced(written, match.wanted)
+        number, at = match.last.word - first, match.last.unit.stop
+        if match.wanted and match.wanted[-1].isalnum() and texts[number][at : at + 1].isalnum():
+            written += "" if _UNSPACED.search(match.wanted[-1] + texts[number][at]) else " "
+    return written + texts[number][at:]
+
+
+def _spaced(before: str, wanted: str) -> str:
+    """Return *wanted*, with a space before it if it would be one word with what stands *before* it: "50 percent"."""
+    joins = before[-1:].isalnum() and wanted[:1].isalnum() and not _UNSPACED.search(before[-1] + wanted[0])
+    return f" {wanted}" if joins else wanted
 
 
 def as_one(words: Sequence[Word], text: str) -> Word:
@@ -93,30 +196,14 @@ def as_one(words: Sequence[Word], text: str) -> Word:
     first, last = _EDGES.match(words[0].text), _EDGES.match(words[-1].text)
     assert first is not None
     assert last is not None
+    return _joined(words, f"{first[1]}{text}{last[3]}")
+
+
+def _joined(words: Sequence[Word], text: str) -> Word:
     return replace(
         words[0],
-        text=f"{first[1]}{text}{last[3]}",
+        text=text,
         end=words[-1].end,
         probability=min(word.probability for word in words),
-        heard=" ".join(word.heard or word.text for word in words),
+        heard=join_words([replace(word, text=word.heard or word.text) for word in words]),
     )
-
-
-def without_profanity(words: Sequence[Word], swearing: frozenset[str]) -> list[Word]:
-    """Return *words* with an asterisk for each letter of a swear word but the first."""
-    return [replace(word, text=_mask(word.text), heard=None) if bare(word.text) in swearing else word for word in words]
-
-
-def _mask(text: str) -> str:
-    match = _EDGES.match(text)
-    assert match is not None
-    core = match[2]
-    return match[1] + core[0] + _LETTER.sub("*", core[1:]) + match[3]
-
-
-SWEAR_LANGUAGES = tuple(sorted(_SWEAR_WORD_SETS))
-
-
-def swear_words(language: str | None) -> frozenset[str]:
-    """Return the swear words of a language, and English ones for one that has no list."""
-    return _SWEAR_WORD_SETS.get(language or "en", _SWEAR_WORD_SETS["en"])

@@ -3,10 +3,10 @@
 from pipeline.audio import Samples
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.language_names import ENGLISH
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import TRANSLATE, DecodeRequest
 from pipeline.recognition.hints import NO_HINTS, Hints
 from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.scheduler import Urgency
 from pipeline.text.options import NO_CHANGES, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage

@@ -6,7 +6,7 @@ delay. Words are never dropped: those that have no translation wait here.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from pipeline.audio import position
@@ -111,13 +111,16 @@ class Backlog:
         """Whether there is a unit to translate."""
         return bool(self._ready)
 
-    def add(self, words: Iterable[NumberedWord]) -> None:
-        """Add final words, those of each channel in order. Words in the target's language need no translation."""
+    def add(self, words: Iterable[NumberedWord], *, done: Container[tuple[int | None, int]] = ()) -> None:
+        """Add final words, those of each channel in order. Words in the target's language need no translation.
+
+        *done*: the channels and numbers of words that have a translation.
+        """
         for one in words:
             opened = self._open.setdefault(one.channel, [])
             if opened and self._parts(opened[-1].word, one.word):
                 self.close(one.channel)
-            if (one.word.language or self._spoken) == self._target:
+            if (one.word.language or self._spoken) == self._target or (one.channel, one.number) in done:
                 self.close(one.channel)
                 self._last[one.channel] = one.number
                 continue

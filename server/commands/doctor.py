@@ -175,11 +175,8 @@ def _windows(config: Config) -> Finding:
     found: list[str] = []
     for model in find_models(settings(config)).models:
         sizes = model.sizes
-        if not model.measured:
-            loaded = model.load()
-            with closing(loaded.engine):
-                assert loaded.unmeasured is not None
-                sizes = loaded.unmeasured.run()
+        if model.measure is not None:
+            sizes = model.measure()
         if sizes is None:
             return Finding("not of this engine's kind")
         live = f"at least {sizes.partial_s} s for partials, {sizes.final_s} s for finals"
@@ -208,7 +205,7 @@ def _capacity(config: Config) -> Finding:
 def _engines(config: Config) -> Iterator[Callable[[], Engine]]:
     """Yield what loads each model that a server with these settings would use."""
     for model in find_models(settings(config)).models:
-        yield lambda model=model: model.load().engine  # type: ignore[misc]  # the default binds it
+        yield model.load
 
 
 CHECKS: Mapping[str, Callable[[Config], Finding]] = {

@@ -13,6 +13,7 @@ from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
 from server.engines import open_engines
+from server.idle_models import unload_idle
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
@@ -64,7 +65,8 @@ async def _work(config: Config, limits: Limits) -> None:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(workers.run(), name="workers")
                     tasks.create_task(housekeeping.run(), name="housekeeping")
-                    tasks.create_task(engines["production"].idle.run(closing), name="idle models")
+                    models = engines["production"].live.models
+                    tasks.create_task(unload_idle(models, config.model_idle_s, closing), name="idle models")
     finally:
         await egress.close()
         await storage.close()

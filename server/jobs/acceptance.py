@@ -22,12 +22,12 @@ from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
 from server.jobs.known_speakers import REFERENCES
 from server.jobs.order_members import TRACK
-from server.jobs.orders import ParsedRequest, with_latency, with_retention
+from server.jobs.orders import ParsedRequest, with_latency, with_plan_targets, with_retention
 from server.jobs.probing import Prober
 from server.jobs.sandbox import delay_of
 from server.jobs.voices import keep_known_recordings, voices_key
 from server.keyed_limits import KeyedTurns, NoTurn
-from server.model.accounts import Customer, Quota
+from server.model.accounts import TRANSLATED_CHARACTERS, Customer, Quota
 from server.model.errors import (
     ConcurrencyLimited,
     DiskFull,
@@ -125,6 +125,7 @@ class Acceptance:
         raises: QuotaExceeded, ConcurrencyLimited and others.
         """
         order = with_retention(parsed.order, customer.retention)
+        order = with_plan_targets(order, customer.plan.translation_targets)
         warnings = await self._warnings(customer, order, parsed.warnings)
         job_id = fresh_id(Prefix.JOB) if upload is None else upload.job_id
         if upload is None:
@@ -142,7 +143,7 @@ class Acceptance:
             audio_s=audio.length_s,
             weight=plan.weight,
             retention_ms=plan.retention_ms if order.keeps_results else min(plan.retention_ms, UNANSWERED_KEPT_MS),
-            quotas=_quotas(customer, audio.counted_s),
+            quotas=_quotas(customer, audio.counted_s, translates=bool(order.translate_to)),
             delay_s=delay_of(order.scenario),
             max_active=plan.active_jobs if order.live is None else plan.live_sessions,
             warnings=warnings,
@@ -270,14 +271,18 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _quotas(customer: Customer, audio_s: float | None) -> tuple[Quota, ...]:
-    """What one job takes from the allowances of the month; nothing in the sandbox."""
+def _quotas(customer: Customer, audio_s: float | None, *, translates: bool = False) -> tuple[Quota, ...]:
+    """What one job takes from the allowances of the month; nothing in the sandbox.
+
+    Characters are counted at the end, if it *translates*.
+    """
     if customer.environment != "production":
         return ()
     month, plan = month_of(now_ms()), customer.plan
     amounts = (
         ("transcriptions", plan.transcriptions_per_month, 1),
         ("audio_seconds", plan.audio_seconds_per_month, math.ceil(audio_s or 0)),
+        *(((TRANSLATED_CHARACTERS, None, 0),) if translates else ()),
     )
     return tuple(
         Quota(name=name, window=month.name, limit=limit, amount=amount, resets_at=month.resets_at)

@@ -15,6 +15,7 @@ from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.jobs.known_speakers import NAMES, REFERENCES
 from server.jobs.members import (
+    FORM_LIST,
     InvalidValue,
     Member,
     Parser,
@@ -30,6 +31,7 @@ from server.jobs.members import (
     string,
     subset,
     text_up_to,
+    texts,
     url_text,
     whole_in,
     whole_seconds,
@@ -128,6 +130,17 @@ KEYWORDS = Member(
     f"Names and terms that are likely to be said; {bounds.MAX_KEYWORDS_CHARS} characters together",
     example="Siobhan,metoprolol",
 )
+TRANSLATE_TO = Member(
+    "translate_to",
+    Parser(
+        lambda values: tuple(texts(values)),
+        {"type": "array", "items": {"type": "string"}, "maxItems": bounds.MAX_TARGETS},
+        FORM_LIST,
+    ),
+    (),
+    "Languages into which what is said is translated, beside the original; GET /v1/models lists those that can be made",
+    example="de,fr",
+)
 OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",))
 WORD_TIMESTAMPS = Member("word_timestamps", boolean, False)
 WEBHOOK_URL = Member("webhook_url", url_text, None)
@@ -170,8 +183,8 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
 """One for each field of SubtitleShape."""
 
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, TASK, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS, METADATA,
-    RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
+    LANGUAGE, LANGUAGES, TASK, TRANSLATE_TO, MODEL, PROMPT, KEYWORDS, OUTPUT_FORMATS, WEBHOOK_URL, WEBHOOK_EVENTS,
+    METADATA, RETENTION, DIARIZE, MAX_SPEAKERS, *SUBTITLE_MEMBERS, *TEXT_MEMBERS, NAMES, REFERENCES,
 )  # fmt: skip
 """What files and live sessions share."""
 

@@ -10,11 +10,12 @@ from typing import Any, cast
 from pipeline.documents.cues import SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding, RawAudio
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
+from pipeline.language_names import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
 from server.jobs.known_speakers import known_speakers, plain_fields
-from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string
+from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string, texts
 from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
 from server.model import bounds
@@ -192,6 +193,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         language=spoken.language,
         languages=spoken.languages,
         task=members.get(declared.TASK, _task(offer)),
+        translate_to=members.get(declared.TRANSLATE_TO, targets_among(offer)),
         model=model,
         prompt=members.get(declared.PROMPT),
         keywords=names,
@@ -252,6 +254,33 @@ def model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:
         return offer.model_named(name)
 
     return parse
+
+
+def targets_among(offer: Offer) -> Callable[[Sequence[object]], tuple[str, ...]]:
+    """A parser of the languages into which to translate: a list with commas, a repeated member or a JSON array."""
+
+    def parse(values: Sequence[object]) -> tuple[str, ...]:
+        targets: dict[str, None] = {}
+        for name in (part.strip() for item in texts(values) for part in item.split(",") if part.strip()):
+            language = language_named(name)
+            if language is None:
+                raise InvalidValue("unknown_value", unknown_language(name))
+            if (refusal := offer.target_refusal(language.code)) is not None:
+                raise InvalidValue("not_offered", refusal)
+            targets[language.code] = None
+        if len(targets) > bounds.MAX_TARGETS:
+            raise InvalidValue("too_many", f"must be at most {bounds.MAX_TARGETS}, got {len(targets)}")
+        return tuple(targets)
+
+    return parse
+
+
+def with_plan_targets(order: Order, most: int) -> Order:
+    """The order. Raises Refused invalid_parameter if it has more targets than the plan's *most*."""
+    if len(order.translate_to) > most:
+        refusal = f"the plan translates a job into at most {most} languages, got {len(order.translate_to)}"
+        raise invalid_member(declared.TRANSLATE_TO.name, "too_many", refusal)
+    return order
 
 
 def _diarize(offer: Offer) -> Callable[[Sequence[object]], bool]:

@@ -7,6 +7,7 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions
 from pipeline.text.phones import regions
 from pipeline.text.stage import MAX_HELD_WORDS
+from pipeline.text.wording import units_of
 from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset, texts
 from server.jobs.spoken import Spoken
 from server.model import bounds
@@ -17,7 +18,7 @@ def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     pairs = _distinct(values)
     for pair in pairs:
         heard, colon, wanted = pair.partition(":")
-        if not colon or not any(sign.isalnum() for sign in heard):
+        if not colon or not units_of(heard):
             raise InvalidValue("invalid_value", f"must be heard:wanted, not {pair[:100]!r}")
         if max(len(heard.split()), len(wanted.split())) > MAX_HELD_WORDS:
             raise InvalidValue(
@@ -30,8 +31,8 @@ def _terms(values: Sequence[object]) -> tuple[str, ...]:
     """Terms to look for: a repeated member or a JSON array. A term may have a comma."""
     found = _distinct(values)
     for term in found:
-        if not any(sign.isalnum() for sign in term):
-            raise InvalidValue("invalid_value", f"must be words, not {term[:100]!r}")
+        if not units_of(term):
+            raise InvalidValue("invalid_value", f"must be words or signs, not {term[:100]!r}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from pipeline.audio import position
 from pipeline.events import Warned
@@ -19,8 +19,9 @@ from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions, StreamStart, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS
+from pipeline.recognition.turn_end import TurnEndDetector
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import LiveRecogniser, Session, TurnEnds
+from pipeline.session import Session
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.state import SpeakerState
@@ -32,7 +33,7 @@ from server.capacity import Capacity
 from server.jobs.voices import speaker_options
 from server.model.orders import SEMANTIC, Order
 
-UNMEASURED = "which windows suit the model {} is measured once the server has had nothing to do for a while"
+UNMEASURED = "which windows suit the model {} is not known: `scribewire doctor` measures it while the server is stopped"
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
@@ -40,38 +41,23 @@ LiveRecognition: TypeAlias = Session | MultichannelSession
 """The recognition of one live stream: of its channels mixed, or of each channel."""
 
 
-class Headroom(Protocol):
-    """Says whether the model can take one more live session. The scheduler implements it."""
-
-    def admit(self, growth: float) -> None:
-        """Raise PipelineError unless the model can take *growth* times its recent load."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEngine:
     """An environment's models and settings for live sessions."""
 
     engine: str
-    model: str  # the default
-    recogniser: LiveRecogniser  # of an order that names no model
-    headroom: Headroom
+    models: ModelSet  # those that orders may name
     voice: LiveVoices | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: not installed, or a scripted engine, whose speakers are scripted too
-    models: ModelSet | None = None  # those that orders may name; None: *model* alone
-    unmeasured: Collection[str] = ()  # the names of models whose windows are not known yet
+    unmeasured: Collection[str] = ()  # the names of models that use full windows until they are measured
     capacities: Mapping[str, Capacity] = field(default_factory=dict)  # what was measured of this machine, by model
     limit: int | None = None  # of live sessions, from the settings; None: what was measured
     text: TextSettings = USUAL_SETTINGS
-    turn_ends: TurnEnds | None = None  # None: turns end by silence alone
-
-    def model_of(self, language: str | None) -> str:
-        """The name of the model that hears *language*."""
-        return self.model if self.models is None else self.models.name_for(language)
+    turn_ends: TurnEndDetector | None = None  # None: turns end by silence alone
 
     def model_for(self, order: Order) -> str:
-        """The model that hears most of a session with this order: the one that it names, or that of its language."""
-        first = None if self.models is None else self.models.first
-        return order.model or self.model_of(order.language or first)
+        """The model of most of a session with this order: the one that it names, or that of its language."""
+        return order.model or self.models.name_for(order.language or self.models.first)
 
     @property
     def max_sessions(self) -> int | None:
@@ -152,9 +138,7 @@ class LiveEngine:
         if eagerness is not None:
             options = with_turn_checks(options, eagerness)
         vad = self.voice.stream() if self.voice else _all_speech
-        recogniser = self.recogniser
-        if order.model is not None and self.models is not None:
-            recogniser = LanguageRouter(self.models.only(order.model))
+        recogniser = LanguageRouter(self.models if order.model is None else self.models.only(order.model))
         rewriter = None
         if order.text.changes_words:
             written = ENGLISH if options.translates else options.language

@@ -445,7 +445,7 @@ class LiveSession:
             await self._held.append([turns_of(await self._speakers.finish(), until=duration)])
         recognised = Recognised(
             engine=self._models.engine,
-            model_of=self._models.model_of,
+            model_of=self._models.models.name_for,
             duration=duration,
             warnings=tuple(self._reporter.warnings.values()),
             copies=len(copies),

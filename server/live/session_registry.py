@@ -85,7 +85,7 @@ class SessionRegistry:
         weighed = sum(min(1.0, age_s / WEIGHED_S) for age_s in ages_s)
         try:
             if not begun:
-                engine.headroom.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
+                engine.models.admit((len(ages_s) + order.counted_sessions) / max(1.0, weighed))
         except PipelineError as error:
             raise self._full(str(error)) from None
         if (most := engine.max_sessions) is None:
@@ -306,7 +306,9 @@ class SessionRegistry:
             await held.append([turns_of(turns, until=duration)])
         warnings = [{"code": code, "message": message} for code, message in known_notices(past).items()]
         warnings += [RECORDING_FAILED] if order.live.record else []
-        recognised = Recognised(engine=models.engine, model_of=models.model_of, duration=duration, warnings=warnings)
+        recognised = Recognised(
+            engine=models.engine, model_of=models.models.name_for, duration=duration, warnings=warnings
+        )
         await self._finisher.complete(held, recognised)
 
     async def _end_segments(self, held: HeldLease) -> Transcription:

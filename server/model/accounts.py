@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from server.model.errors import BadLimits, QuotaExceeded, RateLimited
 
+TRANSLATED_CHARACTERS = "translated_characters"
+"""The name of a count of the month that has no limit: the characters of texts that were translated, for each target."""
+
 SIGNUP_PLAN = "free"
 """The plan of accounts that people make themselves by open signup."""
 
@@ -89,6 +92,7 @@ class Plan:
     upload_mib: int
     active_jobs: int | None
     live_sessions: int | None
+    translation_targets: int
     retention_hours: int
     weight: float
 

@@ -31,6 +31,7 @@ Whole: TypeAlias = Annotated[int, Meta(ge=0)]
 Environment: TypeAlias = Literal["production", "sandbox"]
 Retention: TypeAlias = Annotated[str | None, one_of(None, *bounds.RETENTIONS)]
 Format: TypeAlias = Annotated[str, one_of(*bounds.FORMATS)]
+Output: TypeAlias = Annotated[str, Meta(pattern=rf"^({'|'.join(bounds.FORMATS)})(\.[a-z]{{2,3}})?$")]
 WebhookEvent: TypeAlias = Annotated[str, one_of(*bounds.WEBHOOK_EVENTS)]
 Object: TypeAlias = dict[str, Any]
 TextOptions: TypeAlias = Annotated[Object, Meta(extra_json_schema={"$ref": "#/components/schemas/TextOptions"})]
@@ -166,6 +167,7 @@ class Job(Body, kw_only=True):
     attempt: Whole
     source: Source
     output_formats: list[Format]
+    translate_to: Annotated[list[str], note("Languages into which what is said is translated")]
     word_timestamps: bool
     duration: float | None
     task: Annotated[str, one_of(*TASKS)]
@@ -176,7 +178,7 @@ class Job(Body, kw_only=True):
     ] = UNSET
     model: str | None
     engine: str | None
-    formats: dict[Format, Uri]
+    formats: Annotated[dict[Output, Uri], note("srt.de is the German translation of srt")]
     error: JobError | None
     metadata: Annotated[
         dict[str, Annotated[str, Meta(max_length=bounds.MAX_METADATA_CHARS)]], Meta(max_length=bounds.MAX_METADATA_KEYS)
@@ -199,7 +201,7 @@ class Job(Body, kw_only=True):
     search: Annotated[list[Found] | UnsetType, note("Once completed, when search was given")] = UNSET
     words: Annotated[list[Word] | UnsetType, note("Once completed, when word_timestamps was true")] = UNSET
     outputs: Annotated[
-        dict[Format, str] | UnsetType, note("The files themselves, in place of links, when retention is none")
+        dict[Output, str] | UnsetType, note("The files themselves, in place of links, when retention is none")
     ] = UNSET
 
 

@@ -31,6 +31,9 @@ MAX_KEYWORDS = 100
 MAX_KEYWORDS_CHARS = 1000
 """Characters of all keywords together."""
 
+MAX_TARGETS = 5
+"""Languages into which one job is translated."""
+
 MAX_TEXT_TERMS = 100  # to replace or to search
 
 MAX_METADATA_KEYS = 16

@@ -28,6 +28,9 @@ OPENAI_MODELS = (
 ANY_MODEL = "*"
 """As an alias it means that every name leaves the choice to the server."""
 
+ANY_TARGET = "*"
+"""Among the targets of translations: every language."""
+
 PULL = "models pull base"
 """The command that messages recommend: base is small and knows 99 languages."""
 
@@ -67,6 +70,7 @@ class Offer:
     aliases: tuple[str, ...] = OPENAI_MODELS  # names of other services' models, which leave the choice to the server
     models: tuple[OfferedModel, ...] = ()  # all that requests may name, the default first; (): *model* alone
     unnamed: tuple[OfferedModel, ...] = ()  # the other models, where a request names this one
+    translates_to: tuple[str, ...] = ()  # the languages of `translate_to`, as codes; (ANY_TARGET,): all
 
     @property
     def choices(self) -> tuple[OfferedModel, ...]:
@@ -135,6 +139,13 @@ class Offer:
         if self.engine == "whisper" and self.languages == ENGLISH:
             return f"{said}; base hears 99 languages (scribewire {PULL})"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said
+
+    def target_refusal(self, code: str) -> str | None:
+        """Why nobody here translates into the language *code*, and what the operator can do; None if somebody does."""
+        if ANY_TARGET in self.translates_to or code in self.translates_to:
+            return None
+        here = f"only into {', '.join(self.translates_to)}" if self.translates_to else "into no language"
+        return f"nobody here translates into {code!r}, {here}; TRANSLATION_URL names a translator of more"
 
     @property
     def translation_refusal(self) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
+from pipeline.documents.translated import translated_outputs
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.tracks import AUTO, TrackChoice
 from pipeline.language_names import ENGLISH
@@ -65,6 +66,7 @@ class Order:
     metadata: Mapping[str, str] = field(default_factory=dict)
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
+    translate_to: tuple[str, ...] = ()  # codes of language_names.py: what is said is translated into each of them
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # each channel is recognised by itself, with its own speakers
     raw: RawAudio | None = None  # what a file without a header holds, as the client declares it
@@ -76,6 +78,11 @@ class Order:
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
     callback: Mapping[str, Any] | None = None
     """The name of the `dialect` that writes the webhook's body, and what it must remember. None: the usual body."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all output files: those that were ordered, and their translations."""
+        return (*self.output_formats, *translated_outputs(self.output_formats, self.translate_to))
 
     @property
     def hints(self) -> Hints:

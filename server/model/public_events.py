@@ -11,6 +11,7 @@ from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, 
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import rounded, word_event
+from pipeline.documents.translated import translation_object
 from pipeline.timeline import (
     Change,
     Correction,
@@ -29,6 +30,7 @@ from pipeline.timeline import (
     SpeechEnd,
     SpeechStart,
     StateChange,
+    Translation,
     TurnEnd,
     Words,
     WordsGiven,
@@ -87,6 +89,8 @@ def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for e
         case SpeakersRevised(runs, final):
             words = [{"first": run.first, "last": run.last, "speaker": run.speaker} for run in runs]
             return [_event("speakers.revised", {"words": words, "final": final})]
+        case Translation():
+            return [_event("translation", translation_object(entry))]
         case TurnEnd(at, probability, channel):
             shown = None if probability is None else round(probability, 4)
             return [_event("turn.ended", {"at": seconds(at), "probability": shown, **_on(channel)})]

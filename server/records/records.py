@@ -116,7 +116,7 @@ class Records:
 
     async def _outputs(self, job: Job) -> dict[str, str]:
         """The content of the job's output files by name."""
-        found = {name: await self.storage.jobs.artifact(job.id, name) for name in job.order.output_formats}
+        found = {name: await self.storage.jobs.artifact(job.id, name) for name in job.order.outputs}
         return {
             name: b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)]).decode()
             for name, artifact in found.items()
@@ -145,7 +145,7 @@ def search_members_of(bodies: Sequence[bytes], order: Order) -> dict[str, Raw]:
 def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, **more: Any) -> answers.Job:
     """The job record with its links, and *more* members: words, or others that replace those of the job."""
     order, completed = job.order, job.state is State.COMPLETED
-    linked = order.output_formats if completed and order.keeps_results else ()
+    linked = order.outputs if completed and order.keeps_results else ()
     members = {
         "job_id": job.id,
         "object": "job",
@@ -153,6 +153,7 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, **more: Any) 
         "progress": round(job.progress, 4),
         "source": answers.Source.of(job.source),
         "output_formats": order.output_formats,
+        "translate_to": order.translate_to,
         "word_timestamps": order.word_timestamps,
         "duration": None if job.duration_s is None else round(job.duration_s, 3),
         "task": order.task,

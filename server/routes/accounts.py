@@ -20,7 +20,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import answers, bounds
-from server.model.accounts import SIGNUP_PLAN, Account, ApiKey, Quota
+from server.model.accounts import SIGNUP_PLAN, TRANSLATED_CHARACTERS, Account, ApiKey, Quota
 from server.model.errors import IdempotencyReused
 from server.model.instants import iso, iso_or_none
 from server.model.jobs import IdempotencyKey
@@ -210,6 +210,7 @@ class Accounts(RouteGroup):
         rows: list[tuple[str, Calendar, int | None]] = [
             ("transcriptions", month, plan.transcriptions_per_month),
             ("audio_seconds", month, plan.audio_seconds_per_month),
+            (TRANSLATED_CHARACTERS, month, None),
             ("estimates", day, plan.estimates_per_day),
         ]
         windows = [(name, window.name) for name, window, _ in rows]

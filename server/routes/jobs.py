@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.documents.archive import Query
-from pipeline.documents.formats import OUTPUT_FORMATS
+from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
 from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import make_cursor, read_cursor
@@ -57,9 +57,7 @@ class Download:
 
 
 LINK_CODES = ("invalid_signature", "url_expired")
-DOWNLOADS = {name: Download(kind.media_type, kind.extension) for name, kind in OUTPUT_FORMATS.items()} | {
-    AUDIO: Download(recording.MEDIA_TYPE, recording.EXTENSION)
-}
+RECORDING = Download(recording.MEDIA_TYPE, recording.EXTENSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,9 @@ class Jobs(RouteGroup):
                 summary="Download an output",
                 description="Takes the owner's key, or a signed link from the job's `formats`.",
                 parameters=(
-                    Parameter("name", "path", {"enum": [*DOWNLOADS]}, "The format", required=True),
+                    Parameter(
+                        "name", "path", {"type": "string"}, "A member of the job's `formats`, or audio", required=True
+                    ),
                     Parameter(
                         "revision", "query", {"type": "integer", "minimum": 0}, "Of the corrections; 0: as recognised"
                     ),
@@ -235,7 +235,7 @@ class Jobs(RouteGroup):
 
 
 def _download_headers(job: Job, name: str, *, etag: str) -> dict[str, str]:
-    kind = DOWNLOADS[name]
+    kind = _download(name)
     return {
         "ETag": f'"{etag}"',
         "Accept-Ranges": "bytes",
@@ -260,7 +260,14 @@ def _part(request: Request, size: int, etag: str) -> ByteRange | None:
 def _outputs(job: Job) -> tuple[str, ...]:
     """The names of the outputs that a completed job has."""
     recorded = job.order.live is not None and job.order.live.record
-    return (*job.order.output_formats, AUDIO) if recorded else job.order.output_formats
+    return (*job.order.outputs, AUDIO) if recorded else job.order.outputs
+
+
+def _download(name: str) -> Download:
+    if name == AUDIO:
+        return RECORDING
+    kind, target = output_format(name)
+    return Download(kind.media_type, f"{target}.{kind.extension}" if target else kind.extension)
 
 
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:

@@ -14,7 +14,6 @@ import httpx
 from pipeline.language_names import english_name, language_named
 from pipeline.translation.translator import TranslationRequest, TranslatorUnavailable, UnusableAnswer
 from server.config import Config
-from server.logs import log
 
 ANY = "*"
 """In a list of targets: every language."""
@@ -182,12 +181,3 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return 0.0
-
-
-async def known_targets(translator: "ChatTranslator | LibreTranslator") -> Sequence[str]:
-    """Return what *translator* translates into; every language while it cannot be asked."""
-    try:
-        return await translator.targets()
-    except TranslatorUnavailable as unavailable:
-        log.warning("the translator cannot be asked for its languages: %s", unavailable)
-        return (ANY,)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scheduler import Scheduler, Urgency
 from tests.waiting import eventually
 
 

@@ -17,10 +17,9 @@ from pipeline.decode_queue import BATCHES_AHEAD
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.ledger import TRUNCATED
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.scheduler import Scheduler, Urgency
 from pipeline.words import Chunk, Transcript
 from tests.pipeline.sounds import codes
 

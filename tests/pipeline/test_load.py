@@ -12,21 +12,20 @@ import pytest
 
 from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.found import EngineSettings, Loaded
+from pipeline.recognition.engines.found import EngineSettings, FoundModel
 from pipeline.recognition.engines.load import find_models, load
 from pipeline.recognition.engines.whisper import loading
 from pipeline.recognition.engines.whisper import windows as known_windows
-from pipeline.recognition.engines.whisper.loading import WindowMeasurement
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
 
 
-def choose(settings: EngineSettings) -> Loaded:
-    return find_models(settings).models[0].load()
+def choose(settings: EngineSettings) -> FoundModel:
+    return find_models(settings).models[0]
 
 
 def test_the_named_engine_is_loaded():
@@ -40,10 +39,12 @@ def test_the_named_engine_is_loaded():
 QUICK = WindowSizes(7, 10, 14)
 
 
-def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> tuple[WindowSizes, WindowMeasurement | None]:
-    loaded = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
-    loaded.engine.close()
-    return loaded.engine.sizes, loaded.unmeasured  # type: ignore[attr-defined]  # a WhisperEngine
+def windows(cache: Path, model: str = MODEL, *, wanted: Any = "auto") -> WindowSizes:
+    found = choose(EngineSettings(engine="whisper", model=model, windows=wanted, cache_dir=cache))
+    engine = found.load()
+    engine.close()
+    assert (found.measure is None) == (found.sizes is not None)
+    return engine.sizes  # type: ignore[attr-defined]  # a WhisperEngine
 
 
 @pytest.fixture
@@ -70,8 +71,8 @@ def replace_measurement(monkeypatch: pytest.MonkeyPatch, found: WindowSizes) -> 
 
 
 def test_known_models_need_no_measuring(tmp_path):
-    assert windows(tmp_path) == (WindowSizes(5, 5, 4), None)
-    assert windows(tmp_path, "tiny.en") == (WindowSizes(7, 15, 19), None)
+    assert windows(tmp_path) == WindowSizes(5, 5, 4)
+    assert windows(tmp_path, "tiny.en") == WindowSizes(7, 15, 19)
     assert not list(tmp_path.iterdir())
 
 
@@ -92,18 +93,17 @@ def test_a_model_of_the_same_size_as_a_known_one_is_not_taken_for_it(tmp_path, m
 
 
 def test_windows_can_be_given(tmp_path, strange):
-    assert windows(tmp_path, wanted="full") == (FULL, None)
-    assert windows(tmp_path, strange, wanted=QUICK) == (QUICK, None)
+    assert windows(tmp_path, wanted="full") == FULL
+    assert windows(tmp_path, strange, wanted=QUICK) == QUICK
 
 
 def test_an_unknown_model_hears_in_full_windows_until_it_was_measured_once(tmp_path, strange, monkeypatch):
     heard = replace_measurement(monkeypatch, QUICK)
-    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    assert loaded.engine.sizes == FULL  # type: ignore[attr-defined]  # a WhisperEngine
-    assert loaded.unmeasured.run() == QUICK
-    assert (len(heard), loaded.engine.sizes) == (1, QUICK)  # type: ignore[attr-defined]  # a WhisperEngine
-    loaded.engine.close()
-    assert windows(tmp_path, strange) == (QUICK, None)
+    assert windows(tmp_path, strange) == FULL
+    measure = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path)).measure
+    assert measure is not None
+    assert (measure(), len(heard)) == (QUICK, 1)
+    assert windows(tmp_path, strange) == QUICK
 
 
 @pytest.mark.parametrize("notes", ["", "[]", "{", '{"x": 3}', "\udcff"])
@@ -111,9 +111,7 @@ def test_notes_that_cannot_be_read_are_made_again(tmp_path, strange, notes, monk
     replace_measurement(monkeypatch, QUICK)
     path = tmp_path / "scribewire-windows.json"
     path.write_bytes(notes.encode("utf-8", "surrogateescape"))
-    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path))
-    loaded.unmeasured.run()
-    loaded.engine.close()
+    assert choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path)).measure() == QUICK
     assert "7 10 14" in json.loads(path.read_text()).values()
 
 
@@ -125,9 +123,7 @@ def test_a_note_that_is_no_fit_counts_as_none(noted):
 def test_notes_that_cannot_be_written_are_no_reason_to_fail(tmp_path, strange, monkeypatch, caplog):
     replace_measurement(monkeypatch, QUICK)
     (tmp_path / "cache").write_text("a file where the folder should be")
-    loaded = choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache"))
-    assert loaded.unmeasured.run() == QUICK
-    loaded.engine.close()
+    assert choose(EngineSettings(engine="whisper", model=strange, cache_dir=tmp_path / "cache")).measure() == QUICK
     assert "the measurement cannot be stored" in caplog.text
 
 
@@ -152,24 +148,24 @@ def lonely(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield silent
 
 
-def choose_model(cache: Path, *, model: str = "auto", engine: str = "auto") -> Loaded:
-    loaded = choose(EngineSettings(engine=engine, model=model, windows="full", cache_dir=cache, device="cpu"))
-    loaded.engine.close()
-    return loaded
+def choose_model(cache: Path, *, model: str = "auto", engine: str = "auto") -> Engine:
+    chosen = load(EngineSettings(engine=engine, model=model, windows="full", cache_dir=cache, device="cpu"))
+    chosen.close()
+    return chosen
 
 
 @pytest.mark.usefixtures("without_base")
 @pytest.mark.parametrize("engine", ["auto", "whisper"])
 def test_where_none_is_named_the_bundled_model_hears_and_no_hub_is_asked(tmp_path, lonely, engine):
     loaded = choose_model(tmp_path, engine=engine)
-    assert (loaded.engine.name, loaded.engine.model, loaded.engine.languages) == ("whisper", "tiny.en", {"en"})
+    assert (loaded.name, loaded.model, loaded.languages) == ("whisper", "tiny.en", {"en"})
     lonely.settimeout(0.1)
     with pytest.raises(TimeoutError):
         lonely.accept()
 
 
 def test_a_named_model_is_the_one_that_hears(tmp_path):
-    assert choose_model(tmp_path, model=MODEL).engine.model == "tiny-whisper"
+    assert choose_model(tmp_path, model=MODEL).model == "tiny-whisper"
 
 
 @pytest.mark.parametrize("engine", ["auto", "whisper"])

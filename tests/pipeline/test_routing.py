@@ -54,17 +54,22 @@ class FakeModel:
     name: str
     probability: float = 0.95
 
-    async def recognise(
+    async def recognise_newest(
         self,
         request: DecodeRequest,
         *,
         newer: Callable[[], DecodeRequest | None] | None = None,
         **_: object,
-    ) -> RecognitionResult:
+    ) -> tuple[DecodeRequest, RecognitionResult]:
+        language = request.language
+        assert language is not None
         request = (newer() if newer is not None else None) or request
-        assert request.language is not None
-        self.asked.append((self.name, request.language))
-        return RecognitionResult(self.spoken.words(request, request.language), request.language, 1.0, -0.1, 0.0)
+        self.asked.append((self.name, language))
+        return request, RecognitionResult(self.spoken.words(request, language), language, 1.0, -0.1, 0.0)
+
+    async def recognise(self, request: DecodeRequest, **options: object) -> RecognitionResult:
+        _, result = await self.recognise_newest(request, **options)  # type: ignore[arg-type]  # as a Scheduler takes them
+        return result
 
     async def detect_language(self, samples: Samples, **_: object) -> Mapping[str, float]:
         start, _, found = self.spoken.at(samples)

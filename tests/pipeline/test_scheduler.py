@@ -10,8 +10,7 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.errors import EngineFailed, EngineTimeout
-from pipeline.recognition.call_order import CallOrder, Urgency
-from pipeline.recognition.scheduler import Overloaded, Scheduler
+from pipeline.recognition.scheduler import CallOrder, Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls, window
 from tests.waiting import eventually
 

@@ -5,9 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from pipeline.recognition.call_order import Urgency
 from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.scheduler import Overloaded, Scheduler
+from pipeline.recognition.scheduler import Overloaded, Scheduler, Urgency
 from tests.pipeline.scheduling import Model, request_windows, scheduling, wait_for_calls
 
 
@@ -27,7 +26,7 @@ clock = Clock()
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the scheduler's time; it moves only with *clock*."""
     monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
-    monkeypatch.setattr("pipeline.recognition.call_order.time", clock)
+    monkeypatch.setattr("pipeline.recognition.scheduler.time", clock)
 
 
 class Speakers:
@@ -216,4 +215,4 @@ async def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time()
 
 
 def under_way(scheduler: Scheduler) -> int:
-    return scheduler._order.count_running(scheduler)
+    return scheduler._running

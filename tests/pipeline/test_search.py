@@ -21,10 +21,14 @@ def test_of_a_term_that_is_said_again_and_again_the_first_hits_are_returned():
         ("公", ["公園", "に"], ["公園"]),
         ("ครับ", ["ส", "วัส", "ดี", "ครั", "บ"], ["ครับ"]),
         ("काल", ["कल", "काल"], ["काल"]),
+        ("C++", ["C", "C++,", "c#", "c++"], ["C++,", "c++"]),
+        ("C", ["C", "C++,", "c#"], ["C"]),
+        ("%", ["50%", "of", "%"], ["50%", "%"]),
+        ("Cafe\u0301", ["Café", "cafe"], ["Café"]),
     ],
 )
 def test_a_term_of_any_script_is_found_however_the_words_are_cut(term, said, found):
-    spaced = term == "काल"
+    spaced = term not in ("公園", "公", "ครับ")
     words = tuple(Word(text, n * RATE, (n + 1) * RATE, 0.9, spaced=spaced) for n, text in enumerate(said))
     [result] = search_objects([Segment(words, -0.2, 0.01)], [term])
     assert [hit["snippet"] for hit in result["hits"]] == found

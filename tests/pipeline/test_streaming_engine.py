@@ -19,7 +19,7 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
-from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels, Loaded
+from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels
 from pipeline.recognition.engines.load import ENGINES, load
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
@@ -98,7 +98,7 @@ def speech() -> Samples:
 def find_models(_: EngineSettings) -> FoundModels:
     model = FoundModel(
         name="frames",
-        load=lambda: Loaded(FrameEngine()),
+        load=FrameEngine,
         languages=FrameEngine.languages,
         longest_job=FrameEngine.longest_job,
     )

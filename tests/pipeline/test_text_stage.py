@@ -265,6 +265,13 @@ def test_an_operators_swear_words_take_the_place_of_those_that_are_known(tmp_pat
     told = [word for one in words_of("Oh heck, damn DARN") for word, _ in stage.add(one, 0)]
     assert join_words(told) == "Oh h***, damn D***"
     assert read_swear_words(None) is None
+    path.write_text("heck*", encoding="utf-8")
+    options, settings_ = TextOptions(profanity_filter=True), TextSettings(swearing=read_swear_words(path))
+    stage = TextStage(options, language="de", settings=settings_)
+    assert [word.text for one in words_of("Heckweather damn") for word, _ in stage.add(one, 0)] == [
+        "H**********",
+        "damn",
+    ]
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="PROFANITY_FILE must be a text file in UTF-8"):
         read_swear_words(path)
@@ -289,23 +296,75 @@ def test_words_are_replaced_and_swear_words_starred(text, options, shown):
     assert text_of(text, options) == shown
 
 
-@pytest.mark.parametrize("options", [TextOptions(numerals=True), TextOptions(redact=("pci",))])
-@pytest.mark.parametrize(("language", "warnings"), [("ru", 1), ("en", 0)])
-def test_readers_are_warned_once_if_number_words_are_not_known(options, language, warnings):
+@pytest.mark.parametrize(
+    ("language", "text", "shown"),
+    [
+        ("de", "Scheißwetter, Hundescheiße, Arschgeige!", "S***********, H***********, A*********!"),
+        ("de", "Der Marsch, ein Barsch und harsche Worte.", "Der Marsch, ein Barsch und harsche Worte."),
+        ("nl", "Kutweer en kloteweg, hoera!", "K****** en k*******, hoera!"),
+        ("en", "A clusterfuck, a shitshow in Scunthorpe", "A c**********, a s******* in Scunthorpe"),
+        ("es", "Es una disputa, gilipolleces.", "Es una disputa, g***********."),
+        ("sv", "Vilket skitväder", "Vilket s********"),
+    ],
+)
+def test_swear_words_in_compounds_are_starred(language, text, shown):
+    assert text_of(text, TextOptions(profanity_filter=True), language=language) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "replacements", "shown"),
+    [
+        ("私 は 公 園 に", ("公園:動物園",), "私は動物園に"),
+        ("公園公 に", ("公:X",), "X園Xに"),
+        ("我们 在 北 京大学", ("北京:上海",), "我们在上海大学"),
+        ("ส วัส ดี ครั บ", ("สวัสดี:หวัดดี",), "หวัดดีครับ"),
+    ],
+)
+def test_a_phrase_is_replaced_however_words_without_spaces_are_cut(said, replacements, shown):
+    words = [replace(word, spaced=False) for word in words_of(said)]
+    stage = TextStage(TextOptions(replace=replacements), language="ja")
+    told = [word for one in words for word, _ in stage.add(one, 0)] + [word for word, _ in stage.release()]
+    assert join_words(told) == shown
+    assert join_words([replace(word, text=word.heard or word.text) for word in told]) == join_words(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "replacement", "shown"),
+    [
+        ("a Cafe\u0301 or a Café", "café:bar", "a bar or a bar"),
+        ("a Café", "cafe\u0301:bar", "a bar"),
+        ("C++, C and C# or c++.", "C++:Rust", "Rust, C and C# or Rust."),
+        ("C++, C and C# or c++.", "C:Ada", "C++, Ada and C# or c++."),
+        ("It is 50% or 3 % of $5.", "%:percent", "It is 50 percent or 3 percent of $5."),
+        ("a fox-trot, AT&T and R&D", "at&t:American", "a fox-trot, American and R&D"),
+        ("a fox-trot", "fox:dog", "a fox-trot"),
+    ],
+)
+def test_signs_count_and_composed_letters_are_the_same_as_decomposed_ones(text, replacement, shown):
+    assert text_of(text, TextOptions(replace=(replacement,))) == shown
+
+
+@pytest.mark.parametrize(
+    ("options", "language", "warnings"),
+    [
+        (TextOptions(numerals=True), "ru", ["number_words_unknown"]),
+        (TextOptions(redact=("pci",)), "ru", ["number_words_unknown"]),
+        (TextOptions(redact=("pci", "email")), "ja", ["number_words_unknown", "address_words_unknown"]),
+        (TextOptions(redact=("email",)), "ja", ["address_words_unknown"]),
+        (TextOptions(redact=("email",), profanity_filter=True), "ru", []),
+        (TextOptions(numerals=True, redact=REDACTIONS), "en", []),
+        (TextOptions(profanity_filter=True), "ja", []),
+    ],
+)
+def test_readers_are_warned_once_if_words_that_an_option_needs_are_not_known(options, language, warnings):
     rewriter = TextRewriter(TextStage(options))
     told = [
         event
         for number, word in enumerate(words_of("one two three"))
         for event in rewriter.rewrite([WordsCommitted((word,), number, 0)], decided=word.end, language=language)
     ]
-    assert [event.code for event in told if isinstance(event, Warned)] == ["number_words_unknown"] * warnings
+    assert [event.code for event in told if isinstance(event, Warned)] == warnings
     whole = SegmentRewriter(TextStage(options))
     words = tuple(words_of("one two three"))
     whole.rewrite([Segment(words, -0.5, 0.1)], language=language, reached=words[-1].end)
-    assert [note.partition(": ")[0] for note in whole.notes] == ["number_words_unknown"] * warnings
-
-
-def test_other_options_need_no_number_words():
-    stage = TextStage(TextOptions(redact=("email",), profanity_filter=True), language="ru")
-    stage.add(words_of("one")[0], 0)
-    assert not stage.unknown_languages
+    assert [note.partition(": ")[0] for note in whole.notes] == warnings

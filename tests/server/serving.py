@@ -14,7 +14,7 @@ import wave
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -29,7 +29,8 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import SCRIPT, ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.scheduler import Scheduler, SchedulerStatistics
+from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
 from server.accounts.limits import Limits
@@ -40,12 +41,13 @@ from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import ServedEngine
-from server.idle_models import IdleModels
-from server.live.engine import Headroom, LiveEngine
+from server.live.engine import LiveEngine
 from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
+from server.translation.remote import make_translator
+from server.translation.targets import Translation
 from server.transport.connections import Connections
 from server.transport.descriptors import connection_limits
 from server.transport.http_server import HttpServer, listen
@@ -183,7 +185,6 @@ def serve(
     *,
     limits: Limits = LIMITS,
     live: LiveRules = LIVE_RULES,
-    headroom: Headroom | None = None,  # None: that of the scheduler
     storage: Callable[[], Storage] | None = None,  # None: opens the data folder
     script: Sequence[str] = SCRIPT,  # what the engine says
     dialects: Sequence[Dialect] = DIALECTS,
@@ -197,7 +198,7 @@ def serve(
 
     async def main() -> None:
         async with _serve(
-            folder, limits, live, headroom, storage=storage, script=script, dialects=dialects, variables=variables
+            folder, limits, live, storage=storage, script=script, dialects=dialects, variables=variables
         ) as server:
             out.append(server)
             started.set()
@@ -230,7 +231,6 @@ async def _serve(
     folder: Path,
     limits: Limits,
     live: LiveRules,
-    headroom: Headroom | None,
     *,
     storage: Callable[[], Storage] | None,
     script: Sequence[str],
@@ -248,13 +248,13 @@ async def _serve(
     batch, engine = ScriptedBatch(), ScriptedEngine(script)
     reserve_bytes = settings.disk_reserve_bytes
     stores = storage() if storage else open_storage(folder / "data", clock=now_ms, reserve_bytes=reserve_bytes)
-    with listen(settings) as listening, ThreadPoolExecutor(4) as threads, closing(Scheduler(engine)) as scheduler:
+    with listen(settings) as listening, ThreadPoolExecutor(4) as threads, closing(ModelSet.of(engine)) as models:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
         service = build(
             settings,
             limits=limits,
             storage=stores,
-            engines=_engines(batch, engine, scheduler, headroom or scheduler, threads),
+            engines=_engines(batch, engine, models, threads, settings=settings),
             isolation=isolation(),
             estimator=Estimator(),
             public_base_url=settings.public_base_url or base,
@@ -275,20 +275,35 @@ async def _serve(
 
 
 def _engines(
-    batch: ScriptedBatch, engine: ScriptedEngine, scheduler: Scheduler, headroom: Headroom, threads: ThreadPoolExecutor
+    batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
 ) -> dict[str, ServedEngine]:
-    rehearsal = Batch(engine=engine, recogniser=scheduler, voice=None, isolation=isolation(), threads=threads)
-    live = LiveEngine(engine=engine.name, model=engine.model, recogniser=scheduler, headroom=headroom, voice=None)
+    rehearsal = Batch(
+        engine=engine, recogniser=LanguageRouter(models), voice=None, isolation=isolation(), threads=threads
+    )
+    live = LiveEngine(engine=engine.name, models=models, voice=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
-    idle = IdleModels(ModelSet.of(engine), unload_s=0)
+    timeout_s, wait_s = settings.translation_timeout_s, settings.translation_wait_s
+    translation = Translation(models=models, remote=make_translator(settings), timeout_s=timeout_s, wait_s=wait_s)
 
     def statistics() -> dict[str, SchedulerStatistics]:
-        return {"test": scheduler.statistics()}
+        return {"test": models.schedulers()[engine.model].statistics()}
 
     return {
-        "production": ServedEngine(batch=batch, live=live, offer=offer, statistics=statistics, idle=idle),
-        "sandbox": ServedEngine(batch=rehearsal, live=live, offer=sandbox, statistics=statistics, idle=idle),
+        "production": ServedEngine(
+            batch=batch,
+            live=live,
+            offer=replace(offer, translates_to=translation.translates_to),
+            translation=translation,
+            statistics=statistics,
+        ),
+        "sandbox": ServedEngine(
+            batch=rehearsal,
+            live=live,
+            offer=sandbox,
+            translation=Translation(models=models),
+            statistics=statistics,
+        ),
     }
 
 

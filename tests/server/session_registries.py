@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timed_events import TimedEvent
 from pipeline.timeline import DecidedUpTo, Entry, LanguageFound, StoredWord, Words, end_of
@@ -15,7 +15,7 @@ from pipeline.transcription import Continuation, Transcription
 from pipeline.words import Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
-from server.live.engine import Headroom, LiveEngine
+from server.live.engine import LiveEngine
 from server.live.parts import SessionParts
 from server.live.reporting import Reporter
 from server.live.rules import LiveRules
@@ -35,13 +35,11 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 
 @asynccontextmanager
 async def session_registry(
-    storage: Storage, *, headroom: Headroom | None = None, engine: str = "scripted", **more: Any
+    storage: Storage, *, models: ModelSet | None = None, engine: str = "scripted", **more: Any
 ) -> AsyncIterator[SessionRegistry]:
     """Run a desk until the block is left, whose engine has this name and *more* members."""
-    closing, scheduler = asyncio.Event(), Scheduler(ScriptedEngine())
-    hearing = LiveEngine(
-        engine=engine, model="scripted", recogniser=scheduler, headroom=headroom or scheduler, voice=None, **more
-    )
+    closing, models = asyncio.Event(), models or ModelSet.of(ScriptedEngine())
+    hearing = LiveEngine(engine=engine, models=models, voice=None, **more)
     made = SessionRegistry(
         SessionParts(
             worker="w",
@@ -65,7 +63,7 @@ async def session_registry(
     finally:
         closing.set()
         await asyncio.wait_for(running, 20)
-        scheduler.close()
+        models.close()
 
 
 def order(*, separate: bool = False, **live: object) -> Order:

@@ -3,13 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.whisper.windows import WindowSizes
-
-if TYPE_CHECKING:
-    from pipeline.recognition.engines.whisper.loading import WindowMeasurement
 
 AUTO = "auto"
 
@@ -29,20 +26,12 @@ class EngineSettings:
     cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """An engine that is ready."""
-
-    engine: Engine
-    unmeasured: "WindowMeasurement | None" = None  # measures which windows suit the model; None: they are known
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
     """A model that can be loaded on this machine."""
 
     name: str  # as users see it
-    load: Callable[[], Loaded]  # raises ModelUnavailable
+    load: Callable[[], Engine]  # raises ModelUnavailable
     languages: frozenset[str]
     longest_job: int  # the most samples of a file in one request
     device: str = "cpu"
@@ -50,7 +39,8 @@ class FoundModel:
     bundled: bool = False  # it came with the installation
     size: int = 0  # about the memory that it takes, in bytes
     sizes: WindowSizes | None = None  # the windows that suit it, if they are known
-    measured: bool = True  # False: which windows suit it has to be measured
+    measure: Callable[[], WindowSizes] | None = None
+    """Finds out in minutes which windows suit it, for the next time that it is loaded. None: they are known."""
 
 
 @dataclass(frozen=True, slots=True)

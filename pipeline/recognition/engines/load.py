@@ -27,4 +27,4 @@ def find_models(settings: EngineSettings) -> FoundModels:
 
 def load(settings: EngineSettings) -> Engine:
     """Load the default model that *settings* choose. Raises ModelUnavailable."""
-    return find_models(settings).models[0].load().engine
+    return find_models(settings).models[0].load()

@@ -60,7 +60,11 @@ SCHEMAS: Mapping[str, Any] = {
             "translates": {**SWITCH, "description": "Whether it writes English where another language is spoken"},
         }
     ),
-    "ModelList": list_of(ref("Model"), object={"const": "list"}),
+    "ModelList": list_of(
+        ref("Model"),
+        object={"const": "list"},
+        translates_to={**TEXTS, "description": "The languages of translate_to, as codes; * is any"},
+    ),
 }
 
 

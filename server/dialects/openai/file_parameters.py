@@ -24,6 +24,7 @@ from server.jobs.order_members import (
     RETENTION,
     SUBTITLE_MEMBERS,
     TRACK,
+    TRANSLATE_TO,
 )
 from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
 from server.jobs.spoken import LANGUAGE, LANGUAGES
@@ -38,8 +39,8 @@ DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
-    LANGUAGE, LANGUAGES, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS, *RAW_MEMBERS,
-    *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
+    LANGUAGE, LANGUAGES, TRANSLATE_TO, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS,
+    *RAW_MEMBERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
 KNOWN = {*COMMON_NAMES, "file", "model", "response_format", "temperature", "timestamp_granularities", "stream"}

@@ -36,7 +36,13 @@ class Models:
 
     async def list(self, _request: Request, caller: Caller) -> Response:
         offer = self.offers[caller.environment]
-        return json_response({"object": "list", "data": [_model(name, offer) for name in offer.names]})
+        return json_response(
+            {
+                "object": "list",
+                "data": [_model(name, offer) for name in offer.names],
+                "translates_to": sorted(offer.translates_to),
+            }
+        )
 
     async def retrieve(self, request: Request, caller: Caller) -> Response:
         offer, name = self.offers[caller.environment], request.path_params["model"]

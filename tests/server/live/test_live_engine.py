@@ -1,16 +1,18 @@
 """Tests of live/engine.py: a session that goes on after a restart repeats nothing."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import position
+from pipeline.audio import LONGEST_JOB, position
 from pipeline.events import WordsCommitted
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Word
 from server.live.engine import LiveEngine
 from server.live.resuming import resumes_at, starts
@@ -20,16 +22,25 @@ from tests.server.session_registries import after
 
 
 class HearsAll:
-    """Hears every word of the audio, and has room for every session."""
+    """An engine that hears every word of the audio."""
+
+    name = model = "all"
+    languages = frozenset({"en"})
+    translates = False
+    max_batch = replicas = file_replicas_amid_speech = 1
+    longest_job = LONGEST_JOB
 
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = tuple(words)
 
-    async def recognise(self, request: DecodeRequest, **_: object) -> RecognitionResult:
-        return perfect(self._words)(request)
+    def bucket(self, request: DecodeRequest) -> Hashable:
+        return len(request.samples)
 
-    def admit(self, growth: float) -> None:
-        assert growth >= 0
+    def recognise(self, requests: Sequence[DecodeRequest]) -> list[RecognitionResult]:
+        return [perfect(self._words)(request) for request in requests]
+
+    def close(self) -> None:
+        pass
 
 
 @settings(max_examples=40)
@@ -43,10 +54,9 @@ def test_what_is_said_over_a_restart_is_told_once(count, gap):
     said = words[:count]
     place, ordered = after(*said), Order(live=LiveOptions())
     rest = np.zeros(words[-1].end + position(1) - resumes_at(place, ordered), np.float32)
-    recogniser = HearsAll(words)
 
-    async def final_words() -> list[Word]:
-        live = LiveEngine(engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None)
+    async def final_words(models: ModelSet) -> list[Word]:
+        live = LiveEngine(engine="e", models=models, voice=None)
         session = live.session(ordered, tenant="t", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
@@ -56,4 +66,5 @@ def test_what_is_said_over_a_restart_is_told_once(count, gap):
             events = [one.event async for one in session.events()]
         return [word for event in events if isinstance(event, WordsCommitted) for word in event.words]
 
-    assert [word.text for word in (*said, *asyncio.run(final_words()))] == [word.text for word in words]
+    with closing(ModelSet.of(HearsAll(words))) as models:
+        assert [word.text for word in (*said, *asyncio.run(final_words(models)))] == [word.text for word in words]

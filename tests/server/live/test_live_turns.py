@@ -8,6 +8,8 @@ from starlette.datastructures import QueryParams
 
 from pipeline.audio import position
 from pipeline.events import TurnEnded
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.turn_end import WEIGHTS
 from pipeline.words import Word
 from server.dialects.deepgram.parameters import parse_live
@@ -18,7 +20,6 @@ from server.live.resuming import starts
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
-from tests.pipeline.sessions import ScriptedRecogniser
 from tests.server.realtime_client import COMPLETED
 from tests.server.running import SPEECH
 from tests.server.session_registries import after
@@ -83,10 +84,8 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
             raise AssertionError("nobody speaks")
 
     async def events() -> list[object]:
-        recogniser = ScriptedRecogniser(())
-        live = LiveEngine(
-            engine="e", model="m", recogniser=recogniser, headroom=recogniser, voice=None, turn_ends=NoTurnEnds()
-        )
+        models = ModelSet.of(ScriptedEngine())
+        live = LiveEngine(engine="e", models=models, voice=None, turn_ends=NoTurnEnds())
         session = live.session(ordered, tenant="acct", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())

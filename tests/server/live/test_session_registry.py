@@ -12,6 +12,8 @@ import pytest
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import PipelineError
 from pipeline.events import WordsCommitted
+from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.timeline import SpeakersRevised, StoredRun
 from server.accounts.plans import Plans
@@ -34,20 +36,18 @@ from tests.server.talking import script_words
 from tests.server.working import BlobsOfDeletedJob
 from tests.waiting import eventually
 
-BEGIN = -(-(RATE - MARGIN) // WINDOW) * WINDOW  # where begin_session() is continued, in whole windows
 
-
-class NoAdmission:
+class NoAdmission(ModelSet):
     """Admits nobody."""
 
-    def admit(self, _growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise PipelineError("busy")
 
 
-class CautiousAdmission:
+class CautiousAdmission(ModelSet):
     """Admits sessions until there are twice as many."""
 
-    def admit(self, growth: float) -> None:
+    def admit(self, growth: float = 1.0) -> None:
         if growth > 2:
             raise PipelineError("busy")
 
@@ -82,16 +82,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     clock.advance(s=LEASE_S)
     async with session_registry(sqlite) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (raw, container)]
-        assert (await made.progress(jobs[0])).received_bytes == 2 * BEGIN
+        begin = -(-(RATE - MARGIN) // WINDOW) * WINDOW
+        assert (await made.progress(jobs[0])).received_bytes == 2 * begin
         assert (await made.progress(jobs[1])).received_bytes is None
         live = await made.open(jobs[0])
-        assert live.progress().received_bytes == 2 * BEGIN
+        assert live.progress().received_bytes == 2 * begin
         assert await made.open(jobs[0]) is live
         with pytest.raises(Refused, match="ingest_finished"):
             await made.open(jobs[1])
         assert await is_over(sqlite, container) is State.COMPLETED
         async with live.seat() as seat:
-            assert await seat.write(bytes(2 * (4 * RATE - BEGIN)))
+            assert await seat.write(bytes(2 * (4 * RATE - begin)))
             seat.finish()
         assert await is_over(sqlite, raw) is State.COMPLETED
     job = await sqlite.jobs.get(raw)
@@ -99,17 +100,17 @@ async def test_raw_audio_goes_on_behind_the_last_word_and_a_container_cannot(sql
     assert job.text.startswith("so my fellow Americans ")
 
 
-class Late:
+class Late(ModelSet):
     """A model whose live windows wait for long."""
 
-    def admit(self, growth: float) -> None:  # noqa: ARG002  Headroom gives the name
+    def admit(self, growth: float = 1.0) -> None:  # noqa: ARG002  ModelSet gives the name
         raise Overloaded("words are late")
 
 
 async def test_while_words_are_late_sessions_that_had_begun_come_back_and_new_ones_wait(sqlite):
     begun, fresh = [await submit(sqlite, order=order()) for _ in range(2)]
     await sqlite.jobs.release(await begin_session(sqlite, begun), delay_s=0.0, error=None, count=False)
-    async with session_registry(sqlite, headroom=Late()) as made:
+    async with session_registry(sqlite, models=Late.of(ScriptedEngine())) as made:
         jobs = [await sqlite.jobs.get(job_id) for job_id in (begun, fresh)]
         assert None not in jobs
         assert (await made.open(jobs[0])).resumed
@@ -170,7 +171,9 @@ SLOW_AND_QUICK = {
 
 
 async def test_a_session_of_a_slower_model_takes_the_room_of_several(sqlite):
-    async with session_registry(sqlite, capacities=SLOW_AND_QUICK) as made:
+    languages = ScriptedEngine().languages
+    models = ModelSet([KnownModel(name, languages) for name in SLOW_AND_QUICK], lambda _: ScriptedEngine())
+    async with session_registry(sqlite, models=models, capacities=SLOW_AND_QUICK) as made:
         for wanted in (replace(order(), model="slow"), order()):
             await open_new(made, sqlite, wanted)
         made.admit("production", order())
@@ -188,7 +191,7 @@ async def test_a_session_that_another_process_holds_is_busy(sqlite):
 
 
 async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sqlite):
-    async with session_registry(sqlite, headroom=NoAdmission()) as made:
+    async with session_registry(sqlite, models=NoAdmission.of(ScriptedEngine())) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order()))
         for attempt in (made.open(job), asyncio.to_thread(made.admit, "production", order())):
             with pytest.raises(Refused) as refusal:
@@ -199,7 +202,7 @@ async def test_a_full_recogniser_takes_no_new_session_and_keeps_those_it_has(sql
 
 
 async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         lives = [await open_new(made, sqlite, order()) for _ in range(2)]
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -209,7 +212,7 @@ async def test_sessions_that_only_just_began_count_as_load_to_come(sqlite):
 
 
 async def test_a_session_counts_once_for_each_channel_that_is_heard_by_itself(sqlite):
-    async with session_registry(sqlite, headroom=CautiousAdmission()) as made:
+    async with session_registry(sqlite, models=CautiousAdmission.of(ScriptedEngine())) as made:
         live = await open_new(made, sqlite, order(separate=True, channels=2))
         with pytest.raises(Refused, match="queue_full"):
             made.admit("production", order())
@@ -252,7 +255,8 @@ async def test_a_session_with_a_long_log_keeps_no_other_session_waiting(sqlite):
 async def test_sessions_that_still_read_their_log_count_as_load_to_come(sqlite):
     jobs = [await sqlite.jobs.get(await submit(sqlite, order=order())) for _ in range(2)]
     log = SlowTimelines(sqlite, *[job.id for job in jobs if job])
-    async with session_registry(with_stores(sqlite, timelines=log), headroom=CautiousAdmission()) as made:
+    models = CautiousAdmission.of(ScriptedEngine())
+    async with session_registry(with_stores(sqlite, timelines=log), models=models) as made:
         opening = [asyncio.create_task(made.open(job)) for job in jobs if job]
         await asyncio.sleep(0.1)
         with pytest.raises(Refused, match="queue_full"):
@@ -322,13 +326,13 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
 @pytest.mark.parametrize("separate", [False, True])
 async def test_writers_that_leave_while_they_wait_lose_no_audio(tmp_path, monkeypatch, separate):
     """However many come while the recogniser is stuck: what was taken of each is kept, and the rest not taken."""
-    going, recognise = asyncio.Event(), Scheduler.recognise
+    going, recognise = asyncio.Event(), Scheduler.recognise_newest
 
     async def stuck(self: Scheduler, *given: Any, **named: Any) -> Any:
         await going.wait()
         return await recognise(self, *given, **named)
 
-    monkeypatch.setattr(Scheduler, "recognise", stuck)
+    monkeypatch.setattr(Scheduler, "recognise_newest", stuck)
     piece = bytes(RATE * (2 if separate else 1))  # half a second
     async with storage_in(tmp_path, ManualClock()) as storage, session_registry(storage) as made:
         job = await storage.jobs.get(

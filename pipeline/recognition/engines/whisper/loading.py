@@ -3,15 +3,14 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModel, FoundModels, Loaded
+from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModel, FoundModels
 from pipeline.recognition.engines.whisper.fitting import SPEECH, bundled_speech, measure_sizes
 from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
 from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
@@ -25,35 +24,6 @@ log = logging.getLogger(__name__)
 _NOTES = "scribewire-windows.json"  # earlier measurements, in the folder of the models
 _BUFFERS = 150_000_000  # about the memory that a model takes besides its weights
 _SAMPLE = 1 << 20  # bytes at each end of a model's weights by which it is recognised
-
-
-Work: TypeAlias = Callable[[], RecognitionResult]
-
-
-class WindowMeasurement:
-    """Measures which windows suit a model that windows.py does not list. Until then it uses full windows."""
-
-    def __init__(self, engine: "WhisperEngine", key: str, notes: Path) -> None:
-        self._engine = engine
-        self._key = key
-        self._notes = notes
-
-    def run(self, call: Callable[[Work], RecognitionResult] = lambda work: work()) -> WindowSizes:
-        """Measure, which takes minutes, give the result to the engine, and store it for the next start.
-
-        *call* calls the model. A server lets each of the calls wait until no other work does.
-        """
-        clips = [clip for clip in bundled_speech() if clip.language in self._engine.languages]
-        sizes = measure_sizes(
-            lambda sizes, request: call(lambda: self._engine.recognise([request], sizes=sizes)[0]), clips
-        )
-        self._engine.sizes = sizes
-        try:
-            self._notes.parent.mkdir(parents=True, exist_ok=True)
-            self._notes.write_text(json.dumps(_read(self._notes) | {self._key: _sizes_text(sizes)}, indent=1))
-        except OSError as error:
-            log.warning("the measurement cannot be stored and will be needed again: %s", error)
-        return sizes
 
 
 def find_models(settings: EngineSettings) -> FoundModels:
@@ -76,7 +46,7 @@ def find_models(settings: EngineSettings) -> FoundModels:
             bundled=model.bundled,
             size=(model.folder / "model.bin").stat().st_size + _BUFFERS,
             sizes=sizes,
-            measured=sizes is not None,
+            measure=None if sizes is not None else partial(_measure, model, device, settings),
         )
     for language, name in choice.routes.items():
         if language not in found[name].languages:
@@ -102,9 +72,8 @@ def choose_names(settings: EngineSettings) -> "tuple[Choice, str]":
     return choice, device
 
 
-def _load(model: "LocalModel", device: str, settings: EngineSettings) -> Loaded:
+def _load(model: "LocalModel", device: str, settings: EngineSettings) -> "WhisperEngine":
     """Load a model that find_models() found. Raises ModelUnavailable."""
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
     from pipeline.recognition.engines.whisper import engine as whisper  # noqa: PLC0415  as in choose_names()
 
     engine = whisper.WhisperEngine(
@@ -116,12 +85,26 @@ def _load(model: "LocalModel", device: str, settings: EngineSettings) -> Loaded:
         gpu_batch=settings.gpu_batch or None,
     )
     sizes = _known_sizes(model.folder, device, settings)  # it may have been measured since
+    if sizes is None:
+        log.info("full windows are used until `scribewire doctor` measures shorter ones", extra={"model": model.name})
     engine.sizes = sizes or FULL
-    if sizes is not None:
-        return Loaded(engine)
-    log.info("full windows are used until shorter ones are measured", extra={"model": model.name})
-    key, notes = _fingerprint(model.folder, device, settings), cache_folder(settings.cache_dir) / _NOTES
-    return Loaded(engine, WindowMeasurement(engine, key, notes))
+    return engine
+
+
+def _measure(model: "LocalModel", device: str, settings: EngineSettings) -> WindowSizes:
+    """Measure which windows suit a model, which takes minutes, and note it for the next time that it is loaded."""
+    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+
+    with closing(_load(model, device, settings)) as engine:
+        clips = [clip for clip in bundled_speech() if clip.language in engine.languages]
+        sizes = measure_sizes(lambda sizes, request: engine.recognise([request], sizes=sizes)[0], clips)
+    notes, key = cache_folder(settings.cache_dir) / _NOTES, _fingerprint(model.folder, device, settings)
+    try:
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        notes.write_text(json.dumps(_read(notes) | {key: _sizes_text(sizes)}, indent=1))
+    except OSError as error:
+        log.warning("the measurement cannot be stored and will be needed again: %s", error)
+    return sizes
 
 
 def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowSizes | None:

@@ -1,7 +1,7 @@
 """The windows in which a model recognises speech: full ones suit every Whisper model, shorter ones cost less.
 
-This module lists the windows of published models that were measured. Any other model uses full ones until the server
-or `scribewire doctor` has measured it (fitting.py).
+This module lists the windows of published models that were measured. Any other model uses full ones until
+`scribewire doctor` has measured it (fitting.py).
 """
 
 from collections.abc import Mapping
