@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from pipeline.audio import seconds
@@ -45,11 +45,16 @@ def terms_of(text: str) -> list[str]:
     return [*terms, word[:LONGEST_TERM]] if word else terms
 
 
+def index_terms(text: str) -> set[str]:
+    """Return what *text* is found by: its words, and each two in a row, so that phrases are found fast."""
+    terms = terms_of(text)
+    return {*terms, *map(" ".join, pairwise(terms))}
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What a person looks for: every word must be said, and the words of each phrase one after the other."""
 
-    terms: frozenset[str]
     phrases: tuple[tuple[str, ...], ...]  # also single words
 
     @classmethod
@@ -57,8 +62,11 @@ class Query:
         """Read a query: words, and phrases in quotes."""
         phrases = [tuple(terms_of(phrase)) for phrase in _PHRASE.findall(text)]
         phrases += [tuple(terms_of(word)) for word in _PHRASE.sub(" ", text).replace('"', " ").split()]
-        phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]
-        return cls(frozenset(term for phrase in phrases for term in phrase), tuple(phrases))
+        return cls(tuple(phrase for phrase in dict.fromkeys(phrases) if phrase))
+
+    def terms(self) -> set[str]:
+        """Return index terms that every text has in which the phrases are."""
+        return {term for phrase in self.phrases for term in (map(" ".join, pairwise(phrase)) if phrase[1:] else phrase)}
 
     def fits(self, text: str) -> bool:
         """Return whether every phrase is in *text*."""

@@ -23,7 +23,7 @@ from pipeline.corrections import (
     redaction_of,
     reverted,
 )
-from pipeline.documents.archive import Query, terms_of
+from pipeline.documents.archive import Query, index_terms
 from pipeline.documents.assemble import assemble
 from pipeline.documents.edited import NotAligned, UnreadableDocument, changes_in, read_edited
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading, word_event
@@ -115,7 +115,7 @@ class Corrections:
             text = None
             if current.state is State.COMPLETED:
                 text = await compute(job.account, total_bytes(stored), _text, past, current)
-            if await self.storage.jobs.correct(job.id, entry, text=text, terms=terms_of(text or "")):
+            if await self.storage.jobs.correct(job.id, entry, text=text, terms=index_terms(text or "")):
                 return entry
 
     def _state(self, past: Transcription) -> Correcting:

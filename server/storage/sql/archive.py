@@ -11,9 +11,15 @@ from server.storage.sql.database import Transaction
 
 def index(tx: Transaction, *, account: str, environment: str, job_id: str, terms: Iterable[str]) -> None:
     """Let the job be found by *terms*, and by no others."""
-    forget(tx, job_id)
-    rows = [(account, environment, term, job_id) for term in sorted(set(terms))]
-    tx.run_many("INSERT INTO terms (account, environment, term, job) VALUES (?, ?, ?, ?)", rows)
+    wanted = set(terms)
+    known = {str(row["term"]) for row in tx.all("SELECT term FROM terms WHERE job = ?", (job_id,))}
+
+    def rows(some: set[str]) -> list[tuple[str, ...]]:
+        return [(account, environment, term, job_id) for term in sorted(some)]
+
+    where = "account = ? AND environment = ? AND term = ? AND job = ?"
+    tx.run_many(f"DELETE FROM terms WHERE {where}", rows(known - wanted))  # noqa: S608  a constant
+    tx.run_many("INSERT INTO terms (account, environment, term, job) VALUES (?, ?, ?, ?)", rows(wanted - known))
 
 
 def forget(tx: Transaction, job_id: str) -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from pipeline.audio import seconds
-from pipeline.documents.archive import terms_of
+from pipeline.documents.archive import index_terms
 from pipeline.timeline import JobEnd, StateChange
 from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
@@ -80,7 +80,7 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
     append(tx, row["id"], [*outcome.entries, JobEnd(state)])
     if outcome.text and row["kept"]:
         where = {"account": row["account"], "environment": row["environment"], "job_id": row["id"]}
-        archive.index(tx, **where, terms=terms_of(outcome.text))
+        archive.index(tx, **where, terms=index_terms(outcome.text))
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
     assert ended is not None
     job = job_of(ended)

@@ -45,7 +45,7 @@ def _get(tx: Transaction, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def _correct(tx: Transaction, job_id: str, entry: Correction, *, text: str | None, terms: Sequence[str]) -> bool:
+def _correct(tx: Transaction, job_id: str, entry: Correction, *, text: str | None, terms: Collection[str]) -> bool:
     """Append a correction. Returns False if another one came first, or the job has ended or gone: read again.
 
     The *text* of a finished job, and the *terms* by which the archive finds it, become those after the correction.

@@ -54,7 +54,7 @@ def _conditions(which: JobFilter) -> tuple[list[str], list[Any]]:
     for key, value in which.metadata.items():  # not by JSON functions: a path cannot name every key
         add("EXISTS (SELECT 1 FROM metadata WHERE job = jobs.id AND key = ? AND value = ?)", key, value)
     if which.query is not None:
-        more, wanted = archive.conditions_for(which.account, which.environment, which.query.terms)
+        more, wanted = archive.conditions_for(which.account, which.environment, which.query.terms())
         conditions += more
         values += wanted
     if which.after is not None:

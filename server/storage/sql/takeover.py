@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import position
-from pipeline.documents.archive import terms_of
+from pipeline.documents.archive import index_terms
 from pipeline.timeline import (
     DecidedUpTo,
     Entry,
@@ -59,7 +59,7 @@ def take_over(tx: Transaction) -> None:
         tx.run("UPDATE jobs SET last_entry = ? WHERE id = ?", (len(rows), job["id"]))
         if job["text"] and job["kept"]:
             where = {"account": job["account"], "environment": job["environment"], "job_id": job["id"]}
-            archive.index(tx, **where, terms=terms_of(job["text"]))
+            archive.index(tx, **where, terms=index_terms(job["text"]))
 
 
 def _chunks(tx: Transaction, job_id: str) -> Sequence[SqlRow]:
