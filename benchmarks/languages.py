@@ -44,6 +44,7 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.events import WordsCommitted
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
 from pipeline.recognition.engines.found import AUTO, EngineSettings
 from pipeline.recognition.engines.load import find_models
@@ -53,7 +54,6 @@ from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
@@ -115,7 +115,7 @@ class Ours:
 async def stream(samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector) -> tuple[list[Word], list[float]]:
     """Return the final words of a live session without settings, and how late each was. For a VirtualTimeLoop."""
     core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
-    session = Session(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
+    session = LiveStream(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
     words, lags_s = list[Word](), list[float]()
     loop = asyncio.get_running_loop()
     began = loop.time()

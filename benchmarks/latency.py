@@ -35,6 +35,7 @@ from pipeline.events import Partial, SegmentClosed, WordsCommitted
 from pipeline.ingest.packing import DecodeJob
 from pipeline.ingest.speech import SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
@@ -42,7 +43,6 @@ from pipeline.recognition.latency import BALANCED, LATENCIES, with_latency
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word, join_words
 
@@ -119,12 +119,12 @@ class Bench:
         scheduler = Scheduler(self._engine)
         for number, track in enumerate(tracks):
             vad, tenant = self._voice.stream(), f"s{number}"
-            session = Session(StreamCore(self._options), vad=vad, recogniser=scheduler, tenant=tenant)
+            session = LiveStream(StreamCore(self._options), vad=vad, recogniser=scheduler, tenant=tenant)
             sessions.append(await _stream(track, session, run))
         scheduler.close()
 
 
-async def _stream(track: Track, session: Session, run: Run) -> list[TimedEvent]:
+async def _stream(track: Track, session: LiveStream, run: Run) -> list[TimedEvent]:
     """Send one track at the speed of speech, score the events for *run*, and return them."""
     loop = asyncio.get_running_loop()
     began = loop.time()

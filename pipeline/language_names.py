@@ -165,6 +165,11 @@ def language_named(text: str) -> NamedLanguage | None:
     return NamedLanguage(code, next((_SCRIPTS[part] for part in more if part in _SCRIPTS), None))
 
 
+def language_codes() -> frozenset[str]:
+    """The codes of all languages that are known here."""
+    return frozenset(_CODES.values())
+
+
 def nearest_language(text: str) -> str | None:
     """Return the language whose name or code is most like *text*, as "german (de)"; None if none is like it."""
     text = text.strip().lower()[:100]

@@ -1,6 +1,6 @@
 """Events of a live stream with the time of their decision, and how they reach their reader.
 
-Session and MultichannelSession queue their events here.
+LiveStream and MultichannelStream queue their events here.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ class TimedEvent:
 
 
 class EventClock:
-    """Gives the events of one session their times, and checks from outside that committed words never change."""
+    """Gives the events of one stream their times, and checks from outside that committed words never change."""
 
     def __init__(self, epoch_s: float) -> None:
         """*epoch_s* is the Unix time at which the clock of the event loop showed 0."""

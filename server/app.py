@@ -24,7 +24,7 @@ from server.accounts.plans import Plans
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
+from server.engines import ServedModels
 from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
@@ -113,7 +113,7 @@ def build(
     *,
     limits: Limits,
     storage: Storage,
-    engines: Mapping[str, ServedEngine],
+    engines: Mapping[str, ServedModels],
     isolation: Isolation,
     estimator: Estimator,
     public_base_url: str,
@@ -181,7 +181,7 @@ def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Ca
     return works
 
 
-def _make_metrics(engines: Mapping[str, ServedEngine], node: str, config: Config) -> Metrics:
+def _make_metrics(engines: Mapping[str, ServedModels], node: str, config: Config) -> Metrics:
     metrics = Metrics()
     metrics.name_node(node, config.roles)
     for environment, engine in engines.items():

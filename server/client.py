@@ -1,7 +1,9 @@
 """A Python client of the service. Since 0.1.0; the command line uses it too.
 
+`pip install ./client` installs this file alone, as `scribewire_client`, with the three libraries that it imports.
+
     async with Client("http://127.0.0.1:8000", key) as client:
-        record = await client.transcribe(Path("talk.mp3"), output_formats=["srt"], word_timestamps=True)
+        record = await client.transcribe("talk.mp3", output_formats=["srt"], word_timestamps=True)
         async for event in client.events(record["job_id"]): ...
         async with client.live(sample_rate=16_000) as stream:
             await stream.send(pcm)
@@ -17,16 +19,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import httpx
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from server.model.jobs import TERMINAL, TERMINAL_EVENTS
-from server.waiting import set_within
-
+ENDED = frozenset({"completed", "failed", "canceled"})  # of a job's `status`
+LAST_EVENTS = frozenset({"job.completed", "job.failed", "job.canceled"})
 LONG_POLL_S = 30
 TRIES = 6  # attempts before an error of the network is raised
 FIRST_PAUSE_S = 0.5  # before the second try; doubles
@@ -50,6 +51,7 @@ class ServiceError(Exception):
         super().__init__(f"{code} ({status}): {detail}")
         self.status = status
         self.code = code
+        self.detail = detail
 
 
 class Client:
@@ -71,8 +73,12 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
+    async def usage(self) -> dict[str, Any]:
+        """What the plan allows, and what is used of it."""
+        return await self._request_json("GET", "/v1/usage")
+
     async def transcribe(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """Transcribe *source*, a file's path or an https address, and return the record of the ended job.
+        """Transcribe *source*, a file's path or an address (https://...), and return the record of the ended job.
 
         *fields* are the members of POST /v1/transcribe, such as `output_formats=["srt"]` or `language="en"`. The record
         may be that of a failed job: look at its `status` and `error`. With `retention="none"` only this record has the
@@ -80,14 +86,35 @@ class Client:
         """
         return await self.wait((await self.submit(source, **fields))["job_id"])
 
-    async def submit(self, source: Path | str, **fields: Any) -> dict[str, Any]:
-        """Start a job like transcribe(), and return its record at once. Retries within this call make only one job."""
-        headers = {"Idempotency-Key": secrets.token_hex(16), "Prefer": "respond-async"}
-        if isinstance(source, str):
+    async def submit(self, source: Path | str, *, idempotency_key: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Start a job like transcribe(), and return its record at once. Retries within this call make only one job.
+
+        With an *idempotency_key* of your own, repeated calls make only one, too, for 24 h.
+        """
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16), "Prefer": "respond-async"}
+        if _is_address(source):
             return await self._request_json("POST", "/v1/transcribe", headers=headers, json={"url": source, **fields})
         form = {name: _form_text(value, as_json=name in JSON_LISTS) for name, value in fields.items()}
-        with source.open("rb") as file:  # read in pieces, and from its start at every try
+        with _open(source) as file:  # read in pieces, and from its start at every try
             return await self._request_json("POST", "/v1/transcribe", headers=headers, files={"file": file}, data=form)
+
+    async def jobs(self, **query: Any) -> AsyncIterator[dict[str, Any]]:
+        """Yield the records of all jobs in short, the newest first. *query* as of GET /v1/jobs: status="failed"."""
+        while True:
+            page = await self._request_json("GET", "/v1/jobs", params=query)
+            for record in page["data"]:
+                yield record
+            if not page["has_more"]:
+                return
+            query = {**query, "cursor": page["next_cursor"]}
+
+    async def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job. Returns its record; one that is at work ends at its next chunk."""
+        return await self._request_json("POST", f"/v1/jobs/{job_id}/cancel")
+
+    async def delete(self, job_id: str, *, force: bool = False) -> None:
+        """Delete a job with its outputs and events. *force*: also one that has not ended."""
+        await self._send("DELETE", f"/v1/jobs/{job_id}", params={"force": str(force).lower()})
 
     async def job(self, job_id: str, *, wait_s: int = 0) -> dict[str, Any]:
         """Wait up to *wait_s* seconds for the end of a job, and return its record."""
@@ -95,7 +122,7 @@ class Client:
 
     async def wait(self, job_id: str) -> dict[str, Any]:
         """Wait until the job has ended, however long that takes, and return its record."""
-        while (record := await self.job(job_id, wait_s=LONG_POLL_S))["status"] not in TERMINAL:
+        while (record := await self.job(job_id, wait_s=LONG_POLL_S))["status"] not in ENDED:
             pass
         return record
 
@@ -135,7 +162,7 @@ class Client:
                 async for seq, event in self._stream(job_id, after):
                     tries, after = 0, max(after, seq)
                     yield event
-                    if event["type"] in TERMINAL_EVENTS:
+                    if event["type"] in LAST_EVENTS:
                         return
             except (httpx.TransportError, ServiceError) as error:
                 if tries >= TRIES or (isinstance(error, ServiceError) and error.status not in PASSING_STATUS):
@@ -295,7 +322,7 @@ class LiveStream:
                 raise _error_of_frame(event["error"])
             self._last_seq = max(self._last_seq, event.get("seq", 0))
             self._events.put_nowait(event)
-            if event["type"] in TERMINAL_EVENTS:
+            if event["type"] in LAST_EVENTS:
                 return True
         return False
 
@@ -311,8 +338,12 @@ class LiveStream:
                 await socket.send('{"type":"close"}')
                 end_sent = True
             self._news.clear()
-            if not await set_within(self._news, KEEP_ALIVE_S) and not end_sent:
-                await socket.send('{"type":"keep_alive"}')
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    await self._news.wait()
+            except TimeoutError:
+                if not end_sent:
+                    await socket.send('{"type":"keep_alive"}')
 
     def _unsent(self) -> bytes | None:
         at = self._kept_from
@@ -354,6 +385,14 @@ def _refusal(error: Exception) -> ServiceError | None:
         return None
     code, reason = error.rcvd.code, error.rcvd.reason
     return ServiceError(code, "closed", reason) if code in REFUSED and code != SECOND_WRITER else None
+
+
+def _is_address(source: Path | str) -> bool:
+    return isinstance(source, str) and source.startswith(("http://", "https://"))
+
+
+def _open(source: Path | str) -> BinaryIO:
+    return Path(source).open("rb")
 
 
 def _form_text(value: Any, *, as_json: bool) -> str:

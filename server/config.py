@@ -29,6 +29,14 @@ class ConfigError(Exception):
     """A setting that cannot be used. The message names the variable, its value and the values that are allowed."""
 
 
+class FileProblem(ConfigError):
+    """A *file* of the command line that cannot be used, and what to do."""
+
+    def __init__(self, file: object, text: str) -> None:
+        super().__init__(text)
+        self.file = str(file)
+
+
 # --- parsers: (name of the variable, its text) -> value --------------------------------------------------------------
 
 

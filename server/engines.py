@@ -12,7 +12,7 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_voices import LiveVoices
+from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.packaged import PackagedFile
@@ -29,7 +29,7 @@ from pipeline.text.options import TextSettings
 from pipeline.weights import SEGMENTATION
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
 from server.translation.remote import make_translator
@@ -37,11 +37,11 @@ from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedEngine:
+class ServedModels:
     """One environment's models for files and for live sessions, and what clients may ask of them."""
 
     batch: Batch
-    live: LiveEngine
+    live: LiveModels
     offer: Offer
     translation: Translation
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
@@ -56,7 +56,7 @@ SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0
 
 
 @contextmanager
-def open_decoder() -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+def open_decoder() -> Iterator[tuple[Mapping[str, ServedModels], Isolation]]:
     """Start the decoder and load no engine, for a node that accepts audio and leaves recognition to others."""
     with closing(Isolation()) as isolation:
         isolation.start()
@@ -73,7 +73,7 @@ def open_engines(
     voices: bool = True,
     live: bool = True,
     at_start: Sequence[str | None] | None = None,
-) -> Iterator[tuple[Mapping[str, ServedEngine], Isolation]]:
+) -> Iterator[tuple[Mapping[str, ServedModels], Isolation]]:
     """Load every environment's models, and the decoder that they share. Raises ModelUnavailable.
 
     *voices*: False leaves out the models that label speakers, and *live* the one for the ends of turns: 0.1 s each.
@@ -90,10 +90,10 @@ def open_engines(
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        live_voices = LiveVoices(voice) if live and voice is not None else None
-        if live_voices is not None:
-            stack.enter_context(closing(live_voices))
-        recognisers = Recognisers(voice, live_voices, speakers, turn_ends)
+        live_vad = LiveVad(voice) if live and voice is not None else None
+        if live_vad is not None:
+            stack.enter_context(closing(live_vad))
+        recognisers = Recognisers(voice, live_vad, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(
             chosen,
@@ -118,7 +118,7 @@ class Recognisers:
     """The models beside those of Whisper; None: not installed, or a scripted engine, which needs none."""
 
     voice: VoiceDetector | None = None
-    live_voices: LiveVoices | None = None
+    live_vad: LiveVad | None = None
     speakers: SpeakerModels | None = None
     turn_ends: TurnEndDetector | None = None
 
@@ -221,7 +221,7 @@ def _serve(
     text: TextSettings,
     limit: int | None = None,
     config: Config | None = None,
-) -> ServedEngine:
+) -> ServedModels:
     models, router = opened.models, LanguageRouter(opened.models)
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
     batch = Batch(
@@ -234,11 +234,11 @@ def _serve(
         voices=speakers,
         text=text,
     )
-    live = LiveEngine(
+    live = LiveModels(
         engine=opened.engine.name,
         models=models,
         unmeasured=opened.unmeasured,
-        voice=recognisers.live_voices,
+        vad=recognisers.live_vad,
         speakers=speakers,
         capacities=capacities,
         limit=limit,
@@ -254,7 +254,7 @@ def _serve(
         timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
         translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)
     offer = replace(_offer(opened, speakers, turn_ends), translates_to=translation.translates_to)
-    return ServedEngine(batch=batch, live=live, offer=offer, translation=translation, statistics=statistics)
+    return ServedModels(batch=batch, live=live, offer=offer, translation=translation, statistics=statistics)
 
 
 def read_swear_words(path: Path | None) -> frozenset[str] | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pipeline.translation.translator import TranslatorUnavailable
 from server.config import Config
-from server.engines import ServedEngine, sandbox_offer, with_aliases
+from server.engines import ServedModels, sandbox_offer, with_aliases
 from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import Offer
@@ -20,7 +20,7 @@ FIRST_S = 0.5  # between two reads while no offer is published
 AGAIN_S = 30.0  # between two reads later, because a node may start with another model
 
 
-async def publish_offer(engines: Mapping[str, ServedEngine], storage: Storage) -> None:
+async def publish_offer(engines: Mapping[str, ServedModels], storage: Storage) -> None:
     """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
     if storage.offers is not None:
         await storage.offers.publish(engines["production"].offer)

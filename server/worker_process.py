@@ -12,7 +12,7 @@ from server.clock import now_ms
 from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
-from server.engines import ServedEngine
+from server.engines import ServedModels
 from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
 from server.jobs.finishing import Finisher
@@ -35,7 +35,7 @@ def build_workers(
     *,
     limits: Limits,
     storage: Storage,
-    engines: Mapping[str, ServedEngine],
+    engines: Mapping[str, ServedModels],
     egress: Egress,
     prober: Prober,
     metrics: Metrics,
@@ -95,7 +95,7 @@ def limit_decoders(isolation: Isolation, config: Config, metrics: Metrics) -> No
     metrics.decoder_memory.set_function(lambda: isolation.memory.used_bytes)
 
 
-def batches_of(engines: Mapping[str, ServedEngine]) -> Mapping[str, Batch]:
+def batches_of(engines: Mapping[str, ServedModels]) -> Mapping[str, Batch]:
     """The engines' parts for files, by environment."""
     return {environment: engine.batch for environment, engine in engines.items()}
 

@@ -5,7 +5,7 @@
     core.receive_hypothesis(result)            # its answer, at any later time
     for event in core.events_received(): ...
 
-pipeline/session.py drives it.
+pipeline/live_stream.py drives it.
 
 Theory. Speech probabilities cut the stream into turns. Turns are decided one after the other; later audio is kept
 meanwhile. At every step of new speech a partial is requested, and a final as soon as the speaker pauses. The final is

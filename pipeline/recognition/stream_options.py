@@ -1,4 +1,4 @@
-"""What a live session may set about its stream, and what the stream counts. Lengths are in samples."""
+"""What can be set about a live stream, where it starts, and what it counts. Lengths are in samples."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ from pipeline.words import Word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a session may set, and measured numbers. Lengths are in samples."""
+    """What can be set, and measured numbers. Lengths are in samples."""
 
     language: str | None = None  # of all that is said; None: it is found turn by turn
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all

@@ -1,6 +1,6 @@
 """Passes the events of a live stream, or the segments of a file, through the text stage. Pure.
 
-pipeline/session.py and pipeline/batch.py call it, and pass on its result only. So no other part sees a redacted word.
+pipeline/live_stream.py and pipeline/batch.py pass on its result only. So no other part sees a redacted word.
 """
 
 from collections import deque

@@ -8,6 +8,7 @@ COMMANDS: Mapping[str, str] = {
     "migrate": "cluster",
     "transcribe": "transcribe",
     "live": "live",
+    "jobs": "jobs",
     "inspect": "inspect",
     "models": "models",
     "keys": "administration",

@@ -11,7 +11,7 @@ from pipeline.ingest.inspection import Inspection, inspect
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.tracks import Track
 from pipeline.ingest.vad import VoiceDetector
-from server.config import Config, ConfigError
+from server.config import Config, FileProblem
 from server.logs import configure
 
 SPEECH = {True: "somebody speaks", False: "nobody speaks", None: "cannot be decoded"}
@@ -30,7 +30,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
     path = Path(given.file)
     if not path.is_file():
-        raise ConfigError(f"FILE must be an existing file, got {given.file!r}")
+        raise FileProblem(path, "there is no such file")
     with Isolation() as isolation:
         found = inspect(isolation, path, VoiceDetector())
     if given.json:

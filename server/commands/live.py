@@ -2,12 +2,16 @@
 
 import argparse
 import asyncio
+import re
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,71 +29,154 @@ from pipeline.ingest.survey import chosen_track
 from pipeline.ingest.tracks import SEPARATE, TrackChoice
 from pipeline.ingest.vad import VoiceDetector
 from server.client import Client, LiveStream
-from server.commands import speech
-from server.config import Config, ConfigError
-from server.jobs.members import members_of
-from server.jobs.order_members import EAGERNESS, ENDPOINTING, LATENCY, TASK, TRACK
+from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
+from server.commands.request_options import add_options, members_given, parse_with, without
+from server.config import Config, ConfigError, FileProblem
+from server.jobs import order_members as declared
+from server.jobs.orders import parse_live_order
+from server.model.orders import CONTAINER
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"
 """The encoding that is sent. In 16 bits a recording that is 45 dB too quiet would lose soft sounds and words."""
 
-RECORDERS = (  # programs that write 16 kHz mono s16le of the default microphone to standard output
-    ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
-    ("parec", "--raw", "--format=s16le", f"--rate={RATE}", "--channels=1"),
-    ("rec", "-q", "-t", "raw", "-r", str(RATE), "-c", "1", "-b", "16", "-e", "signed", "-"),
+MEMBERS = tuple(
+    member
+    for member in declared.LIVE_MEMBERS
+    if member
+    not in (
+        declared.ENCODING,
+        declared.SAMPLE_RATE,
+        declared.AUDIO_CHANNELS,
+        declared.CHANNEL_COUNT,
+        declared.RETENTION,
+    )
+)
+"""The members of requests that are options: this command chooses the encoding."""
+
+START_S = 5.0  # how long a microphone may take until its first sound
+MICROPHONE = "mic"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """A program that writes 16 kHz mono s16le of a microphone to standard output, and how it names microphones."""
+
+    command: tuple[str, ...]
+    device_option: str  # with the name of a microphone behind it
+    list_command: tuple[str, ...]
+    device: re.Pattern[str]  # in a line of the list: the name, and what it is
+
+    def devices(self) -> list[tuple[str, str]]:
+        """The names of its microphones, each with what it is."""
+        if not self.list_command:
+            return []
+        try:
+            done = subprocess.run(  # noqa: S603  the commands of RECORDERS
+                self.list_command, capture_output=True, text=True, timeout=START_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        found = filter(None, map(self.device.match, done.stdout.splitlines()))
+        return [
+            (
+                match["name"] if "name" in match.groupdict() else f"plughw:{match['card']},{match['number']}",
+                match["what"],
+            )
+            for match in found
+        ]
+
+
+RECORDERS = (
+    Recorder(
+        ("arecord", "-q", "-f", "S16_LE", "-r", str(RATE), "-c", "1", "-t", "raw"),
+        "-D",
+        ("arecord", "-l"),
+        re.compile(r"card (?P<card>\d+): [^\[]*\[(?P<what>[^\]]*)\], device (?P<number>\d+):"),
+    ),
+    Recorder(
+        ("parec", "--raw", "--format=s16le", f"--rate={RATE}", "--channels=1"),
+        "-d",
+        ("pactl", "list", "short", "sources"),
+        re.compile(r"\d+\t(?P<name>\S+)\t(?P<what>.*)"),
+    ),
+    Recorder(
+        ("rec", "-q", "-t", "raw", "-r", str(RATE), "-c", "1", "-b", "16", "-e", "signed", "-"),
+        "",  # SoX has none
+        (),
+        re.compile(""),
+    ),
 )
 
 
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("live", help="stream audio to a server, print its words")
-    parser.add_argument("source", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic")
-    speech.add_arguments(parser, server="http://127.0.0.1:8000", meaning="address of the server")
-    for member in (TASK, LATENCY, ENDPOINTING, EAGERNESS):
-        speech.add_member(parser, member)
-    parser.add_argument(f"--{TRACK.name}", metavar="TRACK", default=TRACK.default, help=TRACK.meaning)
-    parser.set_defaults(task=TASK.default, run=run)
+    parser.add_argument(
+        "source", nargs="?", metavar="FILE|mic", help="a recording, sent at the speed of speech, or mic"
+    )
+    parser.add_argument("--list-devices", action="store_true", help="list the microphones, and do nothing else")
+    parser.add_argument("--device", metavar="NAME", help="with mic: one that --list-devices names")
+    add_arguments(parser, meaning="address of the server (default: the one of this machine)")
+    add_options(parser, MEMBERS)
+    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
-    key = speech.key_of(given, config)
-    if given.source != "mic" and not Path(given.source).is_file():
-        raise ConfigError(f"FILE must be an existing file or mic, got {given.source!r}")
-    given.track = _track(given.track)
-    speakers = speech.speaker_fields(given, speech.known_speakers_of(given))
-    names = speech.keywords_of(given)
-    options = {
-        **speech.spoken_fields(given),
-        "keywords": names,
-        "task": given.task,
-        "latency": given.latency,
-        "endpointing": given.endpointing,
-        "eagerness": given.eagerness,
-        "output_formats": ["txt"],
-        **speakers,
-        **speech.text_fields(given, names),
-    }
-    with speech.reaching(given.server):
-        asyncio.run(_stream(given, options, key))
+    if given.list_devices:
+        return _list_devices()
+    if given.source is None:
+        raise ConfigError("live needs a FILE or mic; --list-devices lists the microphones")
+    if given.source != MICROPHONE and not Path(given.source).is_file():
+        raise FileProblem(given.source, "there is no such file; give a FILE, or mic for the microphone")
+    if given.device is not None and given.source != MICROPHONE:
+        raise ConfigError("--device is for mic, and not for a file")
+    fields = members_given(given, MEMBERS)
+    order = parse_with(parse_live_order, {**fields, "encoding": CONTAINER}).order
+    if order.track == SEPARATE:
+        raise ConfigError("--track must be auto, mix or a number for live audio, got 'separate'")
+    reached = connection(given, config)
+    options = without(fields, declared.TRACK.name) | {"output_formats": ["txt"]}
+    with reaching(reached.address):
+        asyncio.run(_stream(given, options, reached, order.track))
     return 0
 
 
-def _track(given: object) -> TrackChoice:
-    members = members_of({TRACK.name: given})
-    track = members.get(TRACK)
-    for fault in members.errors:
-        raise ConfigError(f"--{fault.param} {fault.message}, got {given!r}")
-    if track == SEPARATE:
-        raise ConfigError("--track must be auto, mix or a number for live audio, got 'separate'")
-    return track
+def _list_devices() -> int:
+    found = [row for recorder in _installed() for row in recorder.devices()]
+    for name, what in found:
+        print(f"{name}  {what}")
+    if not found:
+        print(f"scribewire: {NO_MICROPHONE}", file=sys.stderr)
+    return 0 if found else 1
 
 
-async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: str) -> None:
-    async with (
-        Client(given.server, key) as client,
-        client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream,
-    ):
-        sending = asyncio.create_task(_send(stream, given.source, given.track))
+def _installed() -> list[Recorder]:
+    return [recorder for recorder in RECORDERS if shutil.which(recorder.command[0])]
+
+
+NO_MICROPHONE = (
+    "There is no microphone that arecord, parec or rec can read. Connect one, install one of these programs, or open "
+    "the server's page in a browser."
+)
+
+
+async def _stream(
+    given: argparse.Namespace, options: Mapping[str, Any], reached: Connection, track: TrackChoice
+) -> None:
+    """Stream the audio and print the words. There is no session before there is audio."""
+    frames = _microphone(given.device) if given.source == MICROPHONE else _play(Path(given.source), track)
+    async with aclosing(frames), Client(reached.address, reached.key) as client:
+        first = await anext(frames, None)
+        if first is None:
+            raise FileProblem(given.source, "there is no sound in it")
+        await _converse(client, options, first, frames)
+
+
+async def _converse(
+    client: Client, options: Mapping[str, Any], first: Samples, frames: AsyncGenerator[Samples]
+) -> None:
+    async with client.live(encoding=ENCODING, sample_rate=RATE, **options) as stream:
+        sending = asyncio.create_task(_send(stream, first, frames))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, sending.cancel)
         changed = await print_events(stream.events())
         sending.cancel()  # if the session has ended before the audio
@@ -101,12 +188,12 @@ async def _stream(given: argparse.Namespace, options: Mapping[str, Any], key: st
             print((await client.output(record, "txt")).decode(), end="")
 
 
-async def _send(stream: LiveStream, source: str, track: TrackChoice) -> None:
-    """Send a recording or the microphone, until it is cancelled, and finish the session."""
+async def _send(stream: LiveStream, first: Samples, frames: AsyncGenerator[Samples]) -> None:
+    """Send the audio until it ends or the task is cancelled, and finish the session."""
     try:
-        async with aclosing(_microphone() if source == "mic" else _play(Path(source), track)) as frames:
-            async for frame in frames:
-                await stream.send(encode(frame))
+        await stream.send(encode(first))
+        async for frame in frames:
+            await stream.send(encode(frame))
     finally:
         stream.close()
 
@@ -126,7 +213,7 @@ async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
         ThreadPoolExecutor(1) as threads,
     ):
         for note in heard.choice.notes:
-            print(f"scribewire: note: {note.partition(': ')[2]}", file=sys.stderr)
+            print(f"{path}: Warning: {sentence(note.partition(': ')[2])}", file=sys.stderr)
         async with on_thread(heard.samples, threads) as pieces:
             async for piece in pieces:
                 for at in range(0, len(piece), PACKET):
@@ -136,20 +223,36 @@ async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
                     yield frame
 
 
-async def _microphone() -> AsyncGenerator[Samples]:
-    """Yield the audio of the default microphone, with a recording program of the system."""
-    command = next((command for command in RECORDERS if shutil.which(command[0])), None)
-    if command is None:
-        names = ", ".join(command[0] for command in RECORDERS)
-        raise ConfigError(f"mic needs one of the programs {names}, got none; or open the server's page in a browser")
-    recorder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+async def _microphone(device: str | None) -> AsyncGenerator[Samples]:
+    """Yield the audio of a microphone, with a recording program of the system. Raises ConfigError without a sound."""
+    recorders = _installed()
+    if device is not None:
+        recorders = [one for one in recorders if device in dict(one.devices())]
+        if not recorders:
+            raise ConfigError(f"--device must be one that `scribewire live --list-devices` names, got {device!r}")
+    if not recorders:
+        raise ConfigError(NO_MICROPHONE)
+    command = [*recorders[0].command, *([] if device is None else [recorders[0].device_option, device])]
+    complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed at the end; a pipe that nobody reads would fill up
+    recorder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=complaints)
     assert recorder.stdout is not None
     try:
-        while data := await recorder.stdout.read(2 * PACKET):
+        data = b""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                data = await recorder.stdout.read(2 * PACKET)
+        if not data:
+            complaints.seek(0)
+            said = complaints.read().decode(errors="replace").strip().splitlines()
+            raise ConfigError(f"{NO_MICROPHONE} {command[0]} said: {said[-1] if said else 'nothing'}")
+        while data:
             yield np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)
+            data = await recorder.stdout.read(2 * PACKET)
     finally:
-        recorder.terminate()
+        with suppress(ProcessLookupError):
+            recorder.terminate()
         await recorder.wait()
+        complaints.close()
 
 
 async def print_events(events: AsyncIterator[Mapping[str, Any]]) -> bool:
@@ -170,7 +273,7 @@ async def print_events(events: AsyncIterator[Mapping[str, Any]]) -> bool:
                 case "partial":
                     view.update(Text(" ".join(said)) + Text(" " + event["text"], style="dim"))
                 case "warning":
-                    print(f"scribewire: note: {event['message']}", file=sys.stderr)
+                    print(f"scribewire: Warning: {sentence(event['message'])}", file=sys.stderr)
                 case "segment":
                     console.print(Text(f"{event['speaker']}: " if "speaker" in event else "") + Text(event["text"]))
                     printed += [event.get("speaker")] * len(said)

@@ -22,11 +22,12 @@ from server.accounts.limits import Limits
 from server.accounts.plans import read_limits
 from server.app import Service, build
 from server.background import share_interpreter
+from server.commands.connection import add_settings, machine_address, noted
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
-from server.config import LOOPBACK, OPERATOR_KEY, PREFIX, Config, ConfigError
-from server.engines import ServedEngine, open_decoder, open_engines
+from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
+from server.engines import ServedModels, open_decoder, open_engines
 from server.logs import configure, log
 from server.offering import OfferWatch, publish_offer
 from server.requests.parts import RouteParts
@@ -43,7 +44,17 @@ PARTING_S = 0.5  # for streams to send why they end, before uvicorn closes conne
 
 
 def add(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("serve", help="run the server")
+    rows = [
+        f"  {PREFIX}{row.name}" + f" ({row.default})" * bool(row.default) + f"\n      {row.meaning}"
+        for row in VARIABLES
+    ]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "serve",
+        help="run the server",
+        epilog="Settings, with their defaults; options stand for those of their names:\n" + "\n".join(rows),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_settings(parser, ["host", "port", "data_dir", "model"])
     parser.set_defaults(run=run)
 
 
@@ -93,7 +104,8 @@ async def _serve(config: Config, limits: Limits) -> None:
                 connections = Connections(rules, trusted_proxies=config.trusted_proxies, metrics=service.parts.metrics)
                 log.info(_carried(engines, config, rules, descriptors))
                 ready = _ready_lines(address, service.parts, sample_text)
-                await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
+                with noted(config, address):
+                    await _answer(service, HttpServer(service.app, listening, connections, ready=ready))
     finally:
         listening.close()
         await storage.close()
@@ -144,18 +156,18 @@ async def _answer(service: Service, server: HttpServer) -> None:
 
 def _address(config: Config, listening: socket.socket) -> str:
     port = listening.getsockname()[1]
-    host = "127.0.0.1" if config.host in LOOPBACK else config.host
+    host = machine_address(config.host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def transcribe_sample(engine: ServedEngine, *, tenant: str) -> str:
+async def transcribe_sample(engine: ServedModels, *, tenant: str) -> str:
     """Transcribe the bundled sample, which shows that decoder and model work. Returns its words."""
     options = BatchOptions(tenant=tenant, language="en" if "en" in engine.offer.languages else None)
     chunks = [chunk async for chunk in engine.batch.transcribe(SAMPLE, options)]
     return join_words(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 
 
-async def _agree_on_offers(engines: Mapping[str, ServedEngine], storage: Storage, config: Config) -> OfferWatch | None:
+async def _agree_on_offers(engines: Mapping[str, ServedModels], storage: Storage, config: Config) -> OfferWatch | None:
     """Publish the offer of this node's model and return None; without a model, wait for the offer of another node."""
     if engines or storage.offers is None:
         await publish_offer(engines, storage)
@@ -176,7 +188,7 @@ def _ready_lines(address: str, parts: RouteParts, sample_text: str | None) -> li
     return [ready, pull_hint(offer)] if offer.bundled else [ready]
 
 
-def _carried(engines: Mapping[str, ServedEngine], config: Config, rules: ConnectionRules, descriptors: int) -> str:
+def _carried(engines: Mapping[str, ServedModels], config: Config, rules: ConnectionRules, descriptors: int) -> str:
     """The log line that says how much this process carries."""
     open_at_once = f"{rules.max_open} connections, {descriptors} open files"
     if "live" not in config.roles:

@@ -1,312 +1,514 @@
-"""scribewire transcribe: transcribes a file, in this process or by a server.
+"""scribewire transcribe: transcribes recordings, in this process or by a server.
 
-A single format is printed to standard output. Several formats are written as files, into the folder --out or the
-current one. Everything else is printed to standard error.
+A single recording with a single format is printed to standard output. Everything else becomes files. All messages go to
+standard error. Exit status: 0 all is done, 1 some failed, 2 a wrong option or file, 130 Ctrl-C.
 """
 
 import argparse
 import asyncio
+import hashlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import IO, Any, TypeAlias
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pipeline.audio import seconds
-from pipeline.batch import Batch, BatchOptions
+from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
-from pipeline.errors import UnusableReference
+from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.tracks import AUTO
 from pipeline.language_names import ENGLISH, language_named
-from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
-from pipeline.recognition.hints import Hints
-from pipeline.speakers.options import INSTALL, MOST_VOICES, SpeakerOptions
-from pipeline.text.options import TextOptions
-from pipeline.words import Chunk, Transcript
+from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
+from server.client import Client, ServiceError
 from server.clock import now_ms
-from server.commands import speech
-from server.config import Config, ConfigError
-from server.engines import open_engines
-from server.jobs.members import members_of
-from server.jobs.order_members import CHANNEL_MODE, RAW_MEMBERS, SUBTITLE_MEMBERS, TASK, TRACK
-from server.jobs.orders import audio_order, subtitle_shape
-from server.jobs.spoken import Spoken
-from server.jobs.text_members import text_options
+from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
+from server.commands.recordings import (
+    PIPE,
+    Index,
+    Recording,
+    Row,
+    Table,
+    apart,
+    check_writable,
+    find_recordings,
+    write_whole,
+)
+from server.commands.request_options import Given, add_options, comma_list, members_given, parse_with, without
+from server.config import Config, ConfigError, FileProblem
+from server.engines import ServedModels, open_engines
+from server.jobs import order_members as declared
+from server.jobs.orders import parse_order
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
+from server.model.orders import Order
+
+CANCEL_S = 5.0  # how long Ctrl-C waits for a server
+NO_SPEECH = "Nobody speaks in it, as far as the model can tell."
+FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
+"""What may fail for one recording while the others go on."""
+
+ADVICE = {
+    "unsupported_audio_format": "Convert it, for example with `ffmpeg -i FILE talk.flac`.",
+    "invalid_audio": "Copy or record it again.",
+    "empty_file": "Copy or record it again.",
+    "quota_exceeded": "`--key` takes a key with a larger plan.",
+}
+"""What to do about a failure, by its code."""
+
+Show: TypeAlias = Callable[[float], None]
+"""Tells the share of a recording that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcribed:
+    """What became of one recording: the content of a file for each format."""
+
+    files: dict[str, bytes]
+    seconds: float
+    language: str | None
+    model: str | None
+    text: str
+    warnings: tuple[str, ...]
 
 
 def add(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("transcribe", help="transcribe one file")
-    parser.add_argument("file", metavar="FILE|URL", help="an audio or video file, its address, or - for standard input")
-    parser.add_argument("--formats", default="txt", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt)")
-    parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
-    speech.add_arguments(parser, server=None, meaning="address of a server (default: this process transcribes)")
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="the model: of the server one of GET /v1/models, here whatever WHISPER_MODEL takes (default: what is set)",
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "transcribe",
+        help="transcribe recordings, one or many",
+        epilog="What is done already, by content and options, is skipped, so that a run that was broken off goes on. "
+        "Exit status: 0 all is done, 1 some failed, 2 a wrong option or file.",
     )
-    speech.add_member(parser, TASK)
-    speech.add_member(parser, CHANNEL_MODE)
-    parser.set_defaults(task=TASK.default, channels=CHANNEL_MODE.default)
-    parser.add_argument(f"--{TRACK.name}", metavar="TRACK", default=TRACK.default, help=TRACK.meaning)
-    for member in RAW_MEMBERS:
-        parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="VALUE", help=member.meaning)
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="FILE|FOLDER|PATTERN|URL",
+        help="recordings; a folder with all that is in it; a pattern such as '*.mp3'; - for standard input",
+    )
+    parser.add_argument("--formats", help=f"comma list of {', '.join(OUTPUT_FORMATS)} (default: txt, or that of -o)")
+    parser.add_argument("--words", action="store_true", help="list every word with its times in the JSON")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="write FILE.json, FILE.srt, ... into this folder (several formats: by default the current one)",
+        help="write NAME.json, NAME.srt, ... into this folder (default: the current one, but a single recording with a "
+        "single format is printed)",
     )
-    for member in SUBTITLE_MEMBERS:
-        meaning = member.meaning if member.default is None else f"{member.meaning} ({member.default:g})"
-        parser.add_argument(f"--{member.name.replace('_', '-')}", metavar="N", help=meaning)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the only recording into this file")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write a table with a line for each recording")
+    parser.add_argument("--force", action="store_true", help="also do what is done already, and overwrite files")
+    parser.add_argument("--jobs", type=int, metavar="N", help="recordings at the same time (default: WORKERS)")
+    add_arguments(parser, meaning="address of a server (default: this process transcribes)")
+    add_options(parser, declared.FILE_MEMBERS)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
-    formats = _formats(given.formats)
-    subtitles = _subtitles(given)
-    vars(given).update(_audio_order(given))
-    given.keywords = speech.keywords_of(given)
-    given.text = speech.text_fields(given, given.keywords)
-    targets = _targets(given, formats)
-    given.known_speakers = speech.known_speakers_of(given)
+    formats = _formats(given)
+    fields = members_given(given, declared.FILE_MEMBERS) | ({"word_timestamps": True} if given.words else {})
+    parse_with(parse_order, fields, sandbox=False, has_file=True)
+    recordings = find_recordings(given.sources)
+    if given.jobs is not None and given.jobs < 1:
+        raise ConfigError(f"--jobs must be at least 1, got {given.jobs}")
+    at_once = min(given.jobs or max(1, config.workers), len(recordings))
+    work = _work_of(given, recordings, formats, fields)
     if given.server is None:
-        files = _transcribe_here(given, formats, subtitles, config)
+        return asyncio.run(_run(work, _Here(formats, fields, config, at_once), at_once))
+    reached = connection(given, config)
+    with reaching(reached.address):
+        return asyncio.run(_run(work, _There(formats, fields, reached, force=given.force), at_once))
+
+
+def _formats(given: argparse.Namespace) -> list[str]:
+    """The formats that are wanted. Raises ConfigError."""
+    if given.formats is not None:
+        formats = comma_list(given.formats, [*OUTPUT_FORMATS], "--formats")
     else:
-        with speech.reaching(given.server):
-            files = asyncio.run(_transcribe_there(given, formats, subtitles, speech.key_of(given, config)))
-    if not targets:
-        sys.stdout.buffer.write(files[formats[0]])
-    for name, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(files[name])
-        print(f"scribewire: wrote {target}", file=sys.stderr)
-    return 0
+        of_file = "" if given.output is None else given.output.suffix.removeprefix(".").lower()
+        formats = [of_file if of_file in OUTPUT_FORMATS else "txt"]
+    if given.output is not None and (len(formats) > 1 or given.out is not None):
+        raise ConfigError("-o takes one format, and no --out; for several formats use --out DIR")
+    return formats
 
 
-def _targets(given: argparse.Namespace, formats: Sequence[str]) -> dict[str, Path]:
-    """The file to write for each format; {} for standard output. Raises ConfigError if one is the input itself."""
-    if given.out is None and len(formats) == 1:
-        return {}
-    folder = Path() if given.out is None else given.out
-    targets = {name: folder / f"{_stem(given.file)}.{OUTPUT_FORMATS[name].extension}" for name in formats}
-    for target in targets.values():
-        if target.exists() and Path(given.file).exists() and target.samefile(given.file):
-            raise ConfigError(f"--out must be a folder in which {target.name} is not the input, got {str(folder)!r}")
-    return targets
+# --- the recordings, one after the other and several at once ---------------------------------------------------------
 
 
-def _stem(source: str) -> str:
-    path = urlsplit(source).path if _is_address(source) else source
-    return (source != "-" and Path(path).stem) or "transcript"
+@dataclass(slots=True)
+class _Work:
+    """What is to be done. *targets* has the file for each format of each recording; {}: standard output."""
+
+    recordings: list[Recording]
+    targets: dict[str, dict[str, Path]]
+    index: Index | None  # None: nothing is noted or skipped
+    table: Table | None
+    force: bool
 
 
-def _is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
+def _work_of(given: argparse.Namespace, recordings: list[Recording], formats: Sequence[str], fields: Given) -> _Work:
+    """Decide which files will be written. Raises ConfigError if one cannot, or must not, be."""
+    alone = len(recordings) == 1 and not any(map(Path.is_dir, map(Path, given.sources)))
+    index, targets = None, {}
+    if given.output is not None:
+        if not alone:
+            raise ConfigError(f"-o takes one recording, got {len(recordings)}; for several use --out DIR")
+        check_writable(given.output.absolute().parent, "-o")
+        targets = {recordings[0].source: {formats[0]: given.output}}
+    elif not alone or given.out is not None or len(formats) > 1:
+        folder = given.out or Path()
+        check_writable(folder, "--out")
+        index = Index.read(folder, {**fields, "formats": [*formats]})
+        recordings = apart(recordings, index)
+        targets = {one.source: _targets(folder, one, formats) for one in recordings}
+    for one in recordings:
+        for target in targets.get(one.source, {}).values():
+            if any(other.is_same(target) for other in recordings):
+                raise FileProblem(target, "this is a recording, which is not written over; choose another --out")
+            if index is not None and target.exists() and not given.force and not index.knows(target):
+                raise FileProblem(
+                    target, "it is there already, and this command did not write it; --force overwrites it"
+                )
+    table = None if given.csv is None else Table(given.csv, [one.source for one in recordings])
+    return _Work(recordings, targets, index, table, given.force)
 
 
-def _formats(text: str) -> list[str]:
-    names = list(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or not OUTPUT_FORMATS.keys() >= set(names):
-        raise ConfigError(f"--formats must be a comma list of {', '.join(OUTPUT_FORMATS)}, got {text!r}")
-    return names
+def _targets(folder: Path, recording: Recording, formats: Sequence[str]) -> dict[str, Path]:
+    named = folder / recording.base
+    return {name: named.with_name(f"{named.name}.{OUTPUT_FORMATS[name].extension}") for name in formats}
 
 
-def _audio_order(given: argparse.Namespace) -> dict[str, Any]:
-    """The members separate, track and raw of an Order."""
-    names = (CHANNEL_MODE.name, TRACK.name, *(member.name for member in RAW_MEMBERS))
-    members = members_of({name: value for name in names if (value := getattr(given, name)) is not None})
-    found = audio_order(members)
-    for fault in members.errors:
-        raise ConfigError(f"--{fault.param.replace('_', '-')} cannot be used: {fault.message}")
-    return found
+async def _run(work: _Work, transcriber: "_Transcriber", at_once: int) -> int:
+    """Work off the recordings, and return the exit status."""
+    waiting = iter(work.recordings)
+    report = _Report(len(work.recordings), quiet=not work.targets)
+
+    async def take_turns() -> None:
+        for recording in waiting:
+            row = await _do(recording, work, transcriber, report)
+            report.end(row)
+            if work.table is not None:
+                work.table.add(row)
+
+    try:
+        with report.bars:
+            async with transcriber.open():
+                ends = await asyncio.gather(*(take_turns() for _ in range(at_once)), return_exceptions=True)
+    except asyncio.CancelledError:  # Ctrl-C; gather() has waited until all jobs are canceled
+        report.stopped()
+        raise
+    for fault in filter(None, ends):
+        raise fault
+    if work.table is not None:
+        work.table.finish()
+    return report.conclude()
 
 
-def _subtitles(given: argparse.Namespace) -> dict[str, str]:
-    """The given members that shape subtitles. Raises ConfigError for the first wrong one."""
-    shape = {member.name: value for member in SUBTITLE_MEMBERS if (value := getattr(given, member.name)) is not None}
-    members = members_of(shape)
-    subtitle_shape(members)
-    for fault in members.errors:
-        raise ConfigError(f"--{fault.param.replace('_', '-')} {fault.message}, got {shape[fault.param]!r}")
-    return shape
+async def _do(recording: Recording, work: _Work, transcriber: "_Transcriber", report: "_Report") -> Row:
+    """Transcribe one recording and write its files. Returns what became of it, also if it failed."""
+    began = time.monotonic()
+    try:
+        digest = await asyncio.to_thread(recording.digest)
+        before = None if work.index is None or work.force else work.index.done_before(recording, digest)
+        if before is not None:
+            return before
+        with report.working(recording) as show:
+            made = await transcriber.transcribe(recording, digest, show)
+        targets = work.targets.get(recording.source)
+        if targets is None:
+            sys.stdout.buffer.write(next(iter(made.files.values())))
+            sys.stdout.flush()
+        for name, target in (targets or {}).items():
+            write_whole(target, made.files[name])
+    except FAILURES as error:
+        return Row(recording.source, "failed", error=_reason(error))
+    row = Row(
+        recording.source,
+        "done",
+        seconds=round(made.seconds, 3),
+        language=made.language,
+        model=made.model,
+        words=len(made.text.split()),
+        outputs=tuple(map(str, (targets or {}).values())),
+        warnings=made.warnings,
+    )
+    if work.index is not None:
+        work.index.add(recording, digest, row)
+    report.took[recording.source] = time.monotonic() - began
+    return row
 
 
-@contextmanager
-def _audio(source: str) -> Iterator[Path]:
-    """The file to read, while the block lasts: a temporary one for audio from standard input or an address."""
-    if source != "-" and not _is_address(source):
-        if not Path(source).is_file():
-            raise ConfigError(f"FILE must be an existing file, got {source!r}")
-        yield Path(source)
-        return
-    with tempfile.NamedTemporaryFile() as file:
-        if source == "-":
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        else:
-            with speech.reaching(source):
-                _download(source, file)
-        file.flush()
-        yield Path(file.name)
+def _reason(error: Exception) -> str:
+    """Why a recording failed, and what to do."""
+    if isinstance(error, OSError) and error.strerror:
+        return sentence(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    code = getattr(error, "code", "")
+    said = error.detail if isinstance(error, ServiceError) else str(error) or type(error).__name__
+    return " ".join(filter(None, [sentence(said), ADVICE.get(code)]))
 
 
-def _download(address: str, file: IO[bytes]) -> None:
-    import httpx  # noqa: PLC0415  takes 0.2 s, and most files are on this machine
+class _Report:
+    """Says on standard error how far the work is: a line for each recording, and bars on a terminal."""
 
-    from server.client import ServiceError  # noqa: PLC0415  as above
+    def __init__(self, count: int, *, quiet: bool) -> None:
+        self._count = count
+        self._quiet = quiet
+        self._rows: list[Row] = []
+        self.took: dict[str, float] = {}
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        self.bars = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
 
-    with httpx.stream("GET", address, follow_redirects=True, timeout=60) as answer:
-        if answer.is_error:
-            raise ServiceError(answer.status_code, "source_http_error", f"{address} cannot be fetched")
-        for piece in answer.iter_bytes():
-            file.write(piece)
+    @contextmanager
+    def working(self, recording: Recording) -> Iterator[Show]:
+        """Show a bar while the block lasts."""
+        bar: TaskID = self.bars.add_task(Path(recording.source).name, total=1.0)
+        try:
+            yield lambda share: self.bars.update(bar, completed=share)
+        finally:
+            self.bars.remove_task(bar)
+
+    def end(self, row: Row) -> None:
+        self._rows.append(row)
+        for warning in row.warnings if row.status == "done" else ():
+            self._say(f"{row.file}: Warning: {warning}")
+        if self._quiet:
+            if row.error is not None:
+                self._say(f"{row.file}: {row.error}")
+            return
+        self._say(f"[{len(self._rows)}/{self._count}] {row.file}: {self._what(row)}")
+
+    def _what(self, row: Row) -> str:
+        if row.status == "failed":
+            return f"failed: {row.error}"
+        outputs = ", ".join(row.outputs)
+        if row.status == "skipped":
+            return f"done before, see {outputs}"
+        took = f"{row.seconds or 0:.0f} s of audio in {self.took[row.file]:.1f} s"
+        return f"{took}, {row.language or 'no language'}, {row.words} words, wrote {outputs}"
+
+    def conclude(self) -> int:
+        """List the failures. Returns the exit status."""
+        failed = [row for row in self._rows if row.status == "failed"]
+        if failed and self._count > 1:
+            self._say(f"{len(failed)} of {self._count} failed:")
+            for row in failed:
+                self._say(f"  {row.file}: {row.error}")
+        return 1 if failed else 0
+
+    def stopped(self) -> None:
+        done = sum(row.status != "failed" for row in self._rows)
+        if not self._quiet:
+            self._say(f"Stopped: {done} of {self._count} are done. The same command goes on with the others.")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False)
+
+
+class _Transcriber(ABC):
+    """Transcribes recordings, here or elsewhere."""
+
+    @abstractmethod
+    def open(self) -> Any:
+        """A context in which transcribe() may be called."""
+
+    @abstractmethod
+    async def transcribe(self, recording: Recording, digest: str, show: Show) -> Transcribed:
+        """Raises one of FAILURES."""
 
 
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-def _transcribe_here(
-    given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], config: Config
-) -> dict[str, bytes]:
-    """Transcribe in this process. Returns the content of each format's file."""
-    with _audio(given.file) as path:
-        transcript = asyncio.run(_transcribe(path, given, config))
-    heading = Heading(
-        job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
-        created_at=iso(now_ms()),
-        words=given.words,
-        subtitles=subtitle_shape(members_of(subtitles)),
-        paragraphs=_text(given, Spoken()).paragraphs,
-        search=_text(given, Spoken()).search,
-    )
-    return {name: OUTPUT_FORMATS[name].render(transcript, heading) for name in formats}
+class _Here(_Transcriber):
+    def __init__(self, formats: Sequence[str], fields: Given, config: Config, at_once: int) -> None:
+        self._formats = formats
+        self._fields = without(fields, declared.MODEL.name)
+        model = fields.get(declared.MODEL.name)  # whatever WHISPER_MODEL takes
+        self._config = config if model is None else replace(config, whisper_model=model)
+        self._at_once = at_once
+        self._engine: ServedModels
+        self._probe: Callable[[Path], Any]
+        self._order: Order
+        self._speakers: SpeakerOptions | None = None
 
-
-def _text(given: argparse.Namespace, spoken: Spoken) -> TextOptions:
-    return text_options(members_of(given.text), spoken, names=given.keywords)
-
-
-async def _speaker_options(given: argparse.Namespace, batch: Batch) -> SpeakerOptions | None:
-    if not given.diarize:
-        return None
-    try:
-        known = await batch.learn_voices(given.known_speakers)
-    except UnusableReference as error:
-        raise ConfigError(f"--known-speaker cannot be used: {error}") from error
-    return SpeakerOptions(most=given.max_speakers or MOST_VOICES, known=known)
-
-
-async def _transcribe(path: Path, given: argparse.Namespace, config: Config) -> Transcript:
-    if given.model is not None:
-        config = replace(config, whisper_model=given.model)
-    named = language_named(given.language or "")
-    heard = ENGLISH if named is None else named.code
-    with (
-        ThreadPoolExecutor(4) as threads,
-        open_engines(config, threads, voices=given.diarize, live=False, at_start=[heard]) as opened,
-    ):
-        engines, isolation = opened
-        engine = engines["production"]
-        spoken = speech.spoken_here(given, engine.offer)
-        if given.task == TRANSLATE and (refusal := engine.offer.translation_refusal) is not None:
-            raise ConfigError(f"--task cannot be translate: {refusal}")
-        if given.diarize and not engine.offer.speakers:
-            raise ConfigError(f"--diarize needs models that are not installed: {INSTALL}")
-        probe = await asyncio.to_thread(
-            isolation.probe, path, DecodeLimits(), separate=given.separate, track=given.track, raw=given.raw
-        )
-        chunks: list[Chunk] = []
-        with _progress(probe.duration_s) as show:
-            options = BatchOptions(
-                tenant="command line",
-                language=spoken.language,
-                languages=frozenset(spoken.languages),
-                task=given.task,
-                hints=Hints(tuple(given.keywords)),
-                text=_text(given, spoken),
-                separate=given.separate,
-                track=given.track,
-                raw=given.raw,
-                speakers=await _speaker_options(given, engine.batch),
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        named = language_named(self._fields.get("language", ""))
+        heard = ENGLISH if named is None else named.code
+        diarize = bool(self._fields.get(declared.DIARIZE.name))
+        with ExitStack() as stack:
+            threads = stack.enter_context(ThreadPoolExecutor(self._at_once * 2 + 2))
+            opened = open_engines(self._config, threads, voices=diarize, live=False, at_start=[heard])
+            engines, isolation = stack.enter_context(opened)
+            self._engine = engines["production"]
+            parsed = parse_with(parse_order, self._fields, offer=self._engine.offer, sandbox=False, has_file=True)
+            self._order = order = parsed.order
+            self._probe = lambda path: isolation.probe(
+                path, DecodeLimits(), separate=order.separate, track=order.track, raw=order.raw
             )
-            async for chunk in engine.batch.transcribe(path, options):
+            if order.diarize:
+                try:
+                    known = await self._engine.batch.learn_voices(parsed.known_speakers)
+                except UnusableReference as error:
+                    raise ConfigError(f"--known-speaker cannot be used: {error}") from error
+                self._speakers = SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known)
+            yield
+
+    async def transcribe(self, recording: Recording, digest: str, show: Show) -> Transcribed:
+        del digest
+        order, batch = self._order, self._engine.batch
+        options = BatchOptions(
+            tenant="command line",
+            language=order.language,
+            languages=frozenset(order.languages),
+            task=order.task,
+            hints=order.hints,
+            text=order.text,
+            separate=order.separate,
+            track=order.track,
+            raw=order.raw,
+            speakers=self._speakers,
+        )
+        async with _audio(recording) as path:
+            probe = await asyncio.to_thread(self._probe, path)
+            chunks = []
+            async for chunk in batch.transcribe(path, options):
                 chunks.append(chunk)
-                show(seconds(chunk.end))
-    duration = max(chunk.end for chunk in chunks)
-    made = assemble(chunks, duration=duration, engine=engine.batch.engine_name, model_of=engine.batch.model_of)
-    _print_notes(made.notes)
-    return made
+                show(seconds(chunk.end) / (probe.duration_s or float("inf")))
+        duration = max(chunk.end for chunk in chunks)
+        join = partial(assemble, chunks, duration=duration, engine=batch.engine_name, model_of=batch.model_of)
+        made = await asyncio.to_thread(join)
+        heading = Heading(
+            job_id=new_id(Prefix.JOB, ms=now_ms(), chance=bytes(CHANCE_BYTES)),
+            created_at=iso(now_ms()),
+            words=order.word_timestamps,
+            subtitles=order.subtitles,
+            paragraphs=order.text.paragraphs,
+            search=order.text.search,
+        )
+        return Transcribed(
+            {name: OUTPUT_FORMATS[name].render(made, heading) for name in self._formats},
+            seconds(duration),
+            made.language,
+            made.model,
+            made.text,
+            _warnings([note.partition(": ")[2] or note for note in made.notes], made.text),
+        )
+
+
+@asynccontextmanager
+async def _audio(recording: Recording) -> AsyncIterator[Path]:
+    """The file to read, while the block lasts: a temporary one for audio from the pipe or an address."""
+    if recording.is_file:
+        yield Path(recording.source)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        if recording.source == PIPE:
+            await asyncio.to_thread(shutil.copyfileobj, sys.stdin.buffer, file)
+        else:
+            await _download(recording.source, file)
+        file.flush()
+        yield Path(file.name)
+
+
+async def _download(address: str, file: IO[bytes]) -> None:
+    try:
+        async with (
+            httpx.AsyncClient(follow_redirects=True, timeout=60) as client,
+            client.stream("GET", address) as answer,
+        ):
+            if answer.is_error:
+                raise ServiceError(answer.status_code, "source_http_error", "the address cannot be fetched")
+            async for piece in answer.aiter_bytes():
+                file.write(piece)
+    except httpx.TransportError as error:
+        raise ConnectionError(f"the address cannot be reached: {error}") from None
+
+
+def _warnings(notes: Sequence[str], text: str) -> tuple[str, ...]:
+    """The warnings about a recording as sentences, each once."""
+    return tuple(dict.fromkeys(map(sentence, [*notes, *([] if text.strip() else [NO_SPEECH])])))
 
 
 # --- by a server -----------------------------------------------------------------------------------------------------
 
 
-async def _transcribe_there(
-    given: argparse.Namespace, formats: Sequence[str], subtitles: Mapping[str, str], key: str
-) -> dict[str, bytes]:
-    """Transcribe on a server, which fetches an address itself. Returns each format's content. Raises ServiceError."""
-    from server.client import Client  # noqa: PLC0415  as in _download
+class _There(_Transcriber):
+    def __init__(self, formats: Sequence[str], fields: Given, reached: Connection, *, force: bool) -> None:
+        self._formats = formats
+        self._fields = {**fields, "output_formats": [*formats]}
+        self._reached = reached
+        self._force = force
+        self._client: Client
 
-    fields = {"output_formats": formats, "word_timestamps": given.words, **subtitles, **given.text}
-    fields |= speech.speaker_fields(given, given.known_speakers)
-    usual = {"channels": "mixed", "track": AUTO, "task": TRANSCRIBE, "keywords": ()}
-    for name in (
-        "channels",
-        "track",
-        "task",
-        "language",
-        "languages",
-        "keywords",
-        "model",
-        *(member.name for member in RAW_MEMBERS),
-    ):
-        if (value := getattr(given, name)) not in (None, usual.get(name)):
-            fields[name] = value
-    async with Client(given.server, key) as client:
-        if _is_address(given.file):
-            job = await client.submit(given.file, **fields)
-        else:
-            with _audio(given.file) as path:
-                job = await client.submit(path, **fields)
-        with _progress(1.0, "transcribed {task.percentage:.0f} %") as show:
-            async for event in client.events(job["job_id"]):
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            self._client = await stack.enter_async_context(Client(self._reached.address, self._reached.key))
+            await self._client.usage()  # so that a wrong key or address is one sentence, and not one a recording
+            yield
+
+    async def transcribe(self, recording: Recording, digest: str, show: Show) -> Transcribed:
+        job = await self._submit(recording, digest)
+        job_id = job["job_id"]
+        try:
+            async for event in self._client.events(job_id):
                 if "progress" in event:
                     show(event["progress"])
-        record = await client.complete(job["job_id"])
-        _print_notes(warning.get("message", warning["code"]) for warning in record["warnings"])
-        return {name: await client.output(record, name) for name in formats}
+            record = await self._client.complete(job_id)
+        except asyncio.CancelledError:
+            await self._cancel(recording, job_id)
+            raise
+        return Transcribed(
+            {name: await self._client.output(record, name) for name in self._formats},
+            record["duration"] or 0.0,
+            record["language"],
+            record["model"],
+            record["text"] or "",
+            _warnings(
+                [warning.get("message", warning["code"]) for warning in record["warnings"]], record["text"] or ""
+            ),
+        )
 
+    async def _submit(self, recording: Recording, digest: str) -> dict[str, Any]:
+        """Send the recording, or find the job of a run that was broken off."""
+        if recording.is_address:
+            return await self._client.submit(recording.source, **self._fields)
+        async with _audio(recording) as path:
+            if recording.source == PIPE or self._force:
+                return await self._client.submit(path, **self._fields)
+            said = f"{digest} {recording.source} {sorted(self._fields.items())}"
+            key = hashlib.sha256(said.encode()).hexdigest()
+            try:
+                job = await self._client.submit(path, idempotency_key=key, **self._fields)
+            except ServiceError as error:
+                if error.code not in ("idempotency_key_reused", "idempotency_in_progress", "job_not_found"):
+                    raise
+                return await self._client.submit(path, **self._fields)
+            if job["status"] in ("failed", "canceled"):  # that of another run
+                return await self._client.submit(path, **self._fields)
+            return job
 
-# --- for both --------------------------------------------------------------------------------------------------------
-
-
-def _print_notes(notes: Iterable[str]) -> None:
-    for note in dict.fromkeys(notes):
-        print(f"scribewire: note: {note}", file=sys.stderr)
-
-
-@contextmanager
-def _progress(total: float | None, label: str = "{task.completed:.0f} s of audio") -> Iterator[Any]:
-    """A function that shows how much is done: with a bar on a terminal, else not at all."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415  takes 0.1 s, and programs do not look at it
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415  as above
-
-    columns = (TextColumn(label), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda done: progress.update(task, completed=done)
+    async def _cancel(self, recording: Recording, job_id: str) -> None:
+        """Cancel the job after Ctrl-C, or say its number."""
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self._client.cancel(job_id)
+            said = f"Canceled {job_id}."
+        except (ServiceError, OSError, TimeoutError):
+            said = f"{job_id} goes on at the server. `scribewire jobs cancel {job_id}` ends it."
+        print(f"{recording.source}: {said}", file=sys.stderr)

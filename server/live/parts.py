@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.ingest.isolation import Isolation
 from server.accounts.plans import Plans
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage
@@ -20,7 +20,7 @@ class SessionParts:
     worker: str  # the name in their leases
     storage: Storage
     partials: Partials
-    engines: Mapping[str, LiveEngine]  # by environment
+    engines: Mapping[str, LiveModels]  # by environment
     isolation: Isolation
     plans: Plans
     metrics: Metrics

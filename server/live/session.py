@@ -19,8 +19,8 @@ from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
 from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
-from server.live.engine import LiveRecognition
 from server.live.intake import bytes_up_to, intake_of
+from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.reporting import Reporter
@@ -138,7 +138,7 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        voice = None if self._models.voice is None else self._models.voice.detector
+        voice = None if self._models.vad is None else self._models.vad.detector
         self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, voice=voice)
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()

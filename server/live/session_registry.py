@@ -70,7 +70,7 @@ class SessionRegistry:
         once, and the model has to catch up with them.
 
         A session with separate channels counts as several (Order.counted_sessions). Labelling its speakers counts as a
-        fraction of a session (LiveEngine.load_of).
+        fraction of a session (LiveModels.load_of).
         """
         if self.closing or self._tasks is None:
             raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
@@ -210,7 +210,7 @@ class SessionRegistry:
     async def _session(self, held: HeldLease, past: Transcription, part: MemoryPart | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
-        session = engine.session(job.order, tenant=job.account, starts=starts(past.place, job.order))
+        session = engine.stream(job.order, tenant=job.account, starts=starts(past.place, job.order))
         store = self._speaker_store(held)
         speakers = await self._speakers(held, past, store) if job.order.diarize else None
         return LiveSession(

@@ -170,7 +170,9 @@ def documents_of(transcript: Transcript, *, turns=None):
     end = words[-1].end
     chunk = Chunk(0, 0, 0, end, (Segment(words, -0.1, 0.0),), "en", 0.9, turns=turns)
     state = transcript.state
-    return by_people(assemble(corrected_chunks([chunk], state), duration=end, engine="test", model="test"), state)
+    return by_people(
+        assemble(corrected_chunks([chunk], state), duration=end, engine="test", model_of=lambda _: "test"), state
+    )
 
 
 def test_words_are_given_to_a_speaker_and_speakers_are_named_and_joined():

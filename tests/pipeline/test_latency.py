@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, with_latency
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.words import join_words
+from tests.pipeline.live_streams import ScriptedRecogniser, Voice, committed_words, in_real_time, run_whole
 from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session
 
 pytestmark = pytest.mark.virtual_time
 
@@ -23,8 +23,8 @@ WORDS = talk(45)  # 18 s without a pause
 async def lags_of(latency: str) -> list[float]:
     """Return after how many seconds each word was final."""
     core = StreamCore(with_latency(StreamOptions(), latency))
-    session = Session(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
-    happened = await run_session(session, in_real_time(WORDS[-1].end + position(2)))
+    session = LiveStream(core, vad=Voice(WORDS), recogniser=ScriptedRecogniser(WORDS, takes=(CALL_S,)), tenant="acct")
+    happened = await run_whole(session, in_real_time(WORDS[-1].end + position(2)))
     assert [word.text for word in committed_words(happened)] == [word.text for word in WORDS]
     return [lag for one in happened for lag in one.lags_s]
 

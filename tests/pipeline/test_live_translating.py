@@ -6,15 +6,15 @@ import pytest
 
 from pipeline.audio import position
 from pipeline.events import Partial, SegmentClosed, SpeechEnded, WordsCommitted
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import TRANSLATE, DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.words import Word
-from tests.pipeline.sessions import Voice, in_real_time, run_session
+from tests.pipeline.live_streams import Voice, in_real_time, run_whole
 
 pytestmark = pytest.mark.virtual_time
 
@@ -52,8 +52,8 @@ async def test_translated_words_are_shown_while_a_turn_lasts_and_final_at_its_en
     options = StreamOptions(task=TRANSLATE)
     core = StreamCore(options)
     numerals = TextRewriter(TextStage(TextOptions(numerals=True), language="en"), one_language=True)
-    session = Session(core, vad=Voice(SPEECH), recogniser=translator, tenant="acct", text=numerals)
-    happened = [one.event for one in await run_session(session, in_real_time(position(11)))]
+    session = LiveStream(core, vad=Voice(SPEECH), recogniser=translator, tenant="acct", text=numerals)
+    happened = [one.event for one in await run_whole(session, in_real_time(position(11)))]
     partials = [event.text for event in happened if isinstance(event, Partial) and event.words]
     assert len(partials) > 3, "readers see something of each turn before its end"
     committed = [event for event in happened if isinstance(event, WordsCommitted)]

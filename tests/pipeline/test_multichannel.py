@@ -9,37 +9,37 @@ import pytest
 
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.events import Finalized, Partial
-from pipeline.multichannel import MultichannelSession
+from pipeline.live_stream import LiveStream
+from pipeline.multichannel import MultichannelStream
 from pipeline.recognition.stream_options import StreamStart
-from pipeline.session import Session
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
-from tests.pipeline.scripted_streams import talk
-from tests.pipeline.sessions import (
+from tests.pipeline.live_streams import (
     LENGTH,
     SPOKEN,
     ScriptedRecogniser,
     at_once,
     committed_words,
-    run_session,
     run_stream,
-    session_of,
+    run_whole,
+    stream_of,
 )
+from tests.pipeline.scripted_streams import talk
 
 pytestmark = pytest.mark.virtual_time
 
 OTHER = talk(9, start=1.3, each=0.3)
 
 
-def one_channel(words: tuple[Word, ...], takes_s: float = 0.08, *, at: int = 0) -> Session:
-    return session_of(ScriptedRecogniser(words, takes=[takes_s]), words, StreamStart(at=at))
+def one_channel(words: tuple[Word, ...], takes_s: float = 0.08, *, at: int = 0) -> LiveStream:
+    return stream_of(ScriptedRecogniser(words, takes=[takes_s]), words, StreamStart(at=at))
 
 
 def frames(length: int, channels: int = 2) -> np.ndarray[Any, Any]:
     return np.zeros((length, channels), np.float32)
 
 
-async def whole(session: MultichannelSession) -> None:
+async def whole(session: MultichannelStream) -> None:
     for begin in range(0, LENGTH, RATE):
         await session.feed(frames(min(RATE, LENGTH - begin)))
 
@@ -50,8 +50,8 @@ def of_channel(happened: Sequence[TimedEvent], channel: int) -> list[object]:
 
 
 async def test_each_channel_is_heard_as_if_it_were_alone():
-    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER)])
-    happened = await run_session(session, whole)
+    session = MultichannelStream([one_channel(SPOKEN), one_channel(OTHER)])
+    happened = await run_whole(session, whole)
     for channel, words in enumerate((SPOKEN, OTHER)):
         _, alone = await run_stream(at_once(), ScriptedRecogniser(words), words=words)
         expected = [one.event for one in alone if not isinstance(one.event, Partial)]
@@ -62,13 +62,13 @@ async def test_each_channel_is_heard_as_if_it_were_alone():
 
 
 async def test_nobody_waits_for_words_because_the_model_is_slow_on_another_channel():
-    async def live(session: MultichannelSession) -> None:
+    async def live(session: MultichannelStream) -> None:
         for begin in range(0, LENGTH, RATE // 10):
             await asyncio.sleep(0.1)
             await session.feed(frames(min(RATE // 10, LENGTH - begin)))
 
-    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)])
-    happened = await run_session(session, live)
+    session = MultichannelStream([one_channel(SPOKEN), one_channel(OTHER, takes_s=3.0)])
+    happened = await run_whole(session, live)
     lags_s = [lag_s for one in happened if one.channel == 0 for lag_s in one.lags_s]
     assert max(lags_s) < 2
     assert len(lags_s) == len(SPOKEN)
@@ -77,15 +77,15 @@ async def test_nobody_waits_for_words_because_the_model_is_slow_on_another_chann
 async def test_one_event_tells_that_every_channel_is_decided():
     places: list[int] = []
 
-    async def feed(session: MultichannelSession) -> None:
+    async def feed(session: MultichannelStream) -> None:
         await session.feed(frames(position(2)))
         places.append(session.finalize())
         places.append(session.finalize())
         await session.feed(frames(position(6)))
         places.append(session.finalize())
 
-    session = MultichannelSession([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)])
-    happened = await run_session(session, feed)
+    session = MultichannelStream([one_channel(SPOKEN), one_channel(OTHER, takes_s=1.0)])
+    happened = await run_whole(session, feed)
     told = [(n, one.event.at) for n, one in enumerate(happened) if isinstance(one.event, Finalized)]
     assert [at for _, at in told] == [places[0], places[2]]
     for number, at in told:
@@ -98,13 +98,13 @@ async def test_channels_that_go_on_at_places_of_their_own_say_where_in_the_recor
     first, second = 40 * WINDOW, 200 * WINDOW
     spoken = [tuple(word for word in words if word.start >= at) for words, at in ((OTHER, first), (SPOKEN, second))]
 
-    async def feed(session: MultichannelSession) -> None:
+    async def feed(session: MultichannelStream) -> None:
         await session.feed(frames(second // 2 - first))
         assert session.finalize() == second // 2
         await session.feed(frames(LENGTH - second // 2))
 
-    session = MultichannelSession([one_channel(OTHER, at=first), one_channel(SPOKEN, at=second)])
-    happened = await run_session(session, feed)
+    session = MultichannelStream([one_channel(OTHER, at=first), one_channel(SPOKEN, at=second)])
+    happened = await run_whole(session, feed)
     for channel, words in enumerate(spoken):
         heard = committed_words([one for one in happened if one.channel == channel])
         assert [word.text for word in heard] == [word.text for word in words]
@@ -117,16 +117,16 @@ async def test_channels_that_go_on_at_places_of_their_own_say_where_in_the_recor
 
 
 async def test_what_is_decided_counts_silence_and_not_what_is_still_open():
-    session = MultichannelSession([one_channel(SPOKEN), one_channel(())])
+    session = MultichannelStream([one_channel(SPOKEN), one_channel(())])
     seen: list[tuple[int, dict[int | None, int]]] = []
 
-    async def feed(_: MultichannelSession) -> None:
+    async def feed(_: MultichannelStream) -> None:
         for _ in range(30):
             await session.feed(frames(RATE // 10))
             await asyncio.sleep(0.1)
         seen.append((session.statistics().counts.words, dict(session.decided_positions())))
 
-    words = committed_words(await run_session(session, feed))
+    words = committed_words(await run_whole(session, feed))
     [(count, decided)] = seen
     assert position(1.4) < decided[1] < position(3)
     assert 0 < count < len(words)

@@ -13,15 +13,15 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.ingest.vad import VoiceDetector
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.words import Word
-from tests.pipeline.sessions import committed_words, run_session
+from tests.pipeline.live_streams import committed_words, run_whole
 from tests.pipeline.sounds import SPEECH, jobs_of, read
 
 
@@ -47,14 +47,14 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
     async def run() -> tuple[Word, ...]:
         scheduler = Scheduler(engine)
         options = StreamOptions(language="en")
-        session = Session(StreamCore(options), vad=VoiceDetector().stream(), recogniser=scheduler, tenant="acct")
+        session = LiveStream(StreamCore(options), vad=VoiceDetector().stream(), recogniser=scheduler, tenant="acct")
 
-        async def speak(session: Session) -> None:
+        async def speak(session: LiveStream) -> None:
             for piece in np.split(samples, range(WINDOW * 6, len(samples), WINDOW * 6)):
                 await asyncio.sleep(len(piece) / RATE)
                 await session.feed(piece)
 
-        happened = await run_session(session, speak)
+        happened = await run_whole(session, speak)
         scheduler.close()
         return committed_words(happened)
 

@@ -18,6 +18,7 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels
 from pipeline.recognition.engines.load import ENGINES, load
@@ -25,9 +26,8 @@ from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import Session
 from pipeline.words import Word
-from tests.pipeline.sessions import committed_words, run_session
+from tests.pipeline.live_streams import committed_words, run_whole
 
 FRAME = position(0.02)
 TONES = {500: "so", 800: "my", 1100: "fellow", 1400: "friends", 1700: "ask", 2000: "what"}
@@ -109,8 +109,8 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
     async def run() -> tuple[Word, ...]:
         with closing(ModelSet.of(engine)) as models:
             core = StreamCore(StreamOptions())
-            session = Session(core, vad=Loudness(), recogniser=LanguageRouter(models), tenant="acct")
-            return committed_words(await run_session(session, lambda session: session.feed(samples)))
+            session = LiveStream(core, vad=Loudness(), recogniser=LanguageRouter(models), tenant="acct")
+            return committed_words(await run_whole(session, lambda session: session.feed(samples)))
 
     return asyncio.run(run())
 

@@ -36,7 +36,7 @@ def told(
     entries = entries_of(chunk, words=0, segments=0, shown=True)
     entries += [Translation(target, first, last, 0, 0, text) for first, last, text in translations]
     transcription = Transcription.of(entries)
-    return assemble(transcription.chunks(), duration=end, engine="e", model="m"), transcription
+    return assemble(transcription.chunks(), duration=end, engine="e", model_of=lambda _: "m"), transcription
 
 
 def test_a_translation_stands_where_its_words_were_said():

@@ -12,18 +12,18 @@ import soundfile
 from pipeline.audio import RATE, WINDOW, Samples, position, seconds
 from pipeline.errors import EngineFailed
 from pipeline.events import Finalized, SegmentClosed, TurnEnded
+from pipeline.live_stream import LiveStream
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart, with_turn_checks
 from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel
-from pipeline.session import Session
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
+from tests.pipeline.live_streams import ScriptedRecogniser, Voice, committed_words, in_real_time, run_whole
 from tests.pipeline.scripted_streams import timed_words
-from tests.pipeline.sessions import ScriptedRecogniser, Voice, committed_words, in_real_time, run_session
 from tests.pipeline.sounds import SPEECH
 
 pytestmark = pytest.mark.virtual_time
@@ -58,15 +58,17 @@ async def events_of(
     ends: ScriptedTurnEnds,
     options: StreamOptions,
     words: tuple[Word, ...] = TWO_PHRASES,
-    feed: Callable[[Session], Coroutine[Any, Any, None]] | None = None,
+    feed: Callable[[LiveStream], Coroutine[Any, Any, None]] | None = None,
     *,
     text: TextRewriter | None = None,
     start: StreamStart = BEGINNING,
 ) -> list[TimedEvent]:
     """Return what happens in a session in which *words* are said within LENGTH_S."""
     core, recogniser = StreamCore(options, start), ScriptedRecogniser(words, takes=(0.15,))
-    session = Session(core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends)
-    return await run_session(session, feed or in_real_time(position(LENGTH_S)))
+    session = LiveStream(
+        core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct", text=text, turn_ends=ends
+    )
+    return await run_whole(session, feed or in_real_time(position(LENGTH_S)))
 
 
 def turns(happened: Iterable[TimedEvent]) -> list[tuple[float, float | None]]:
@@ -106,7 +108,7 @@ async def test_a_model_that_fails_leaves_the_ends_to_silence():
 
 
 async def test_finalize_ends_the_open_turn():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         await in_real_time(position(1.6))(session)
         session.finalize()
         await in_real_time(position(1))(session)
@@ -130,10 +132,10 @@ async def test_a_turn_has_all_its_words_before_its_end_though_a_number_was_held(
 async def test_a_sound_without_words_is_no_turn_and_silence_alone_asks_nothing():
     ends = ScriptedTurnEnds(0.97)
     noise = Voice(timed_words(("noise", 0.5, 1.5)))
-    session = Session(
+    session = LiveStream(
         StreamCore(semantic_options()), vad=noise, recogniser=ScriptedRecogniser(()), tenant="acct", turn_ends=ends
     )
-    assert turns(await run_session(session, in_real_time(position(3)))) == []
+    assert turns(await run_whole(session, in_real_time(position(3)))) == []
     assert len(ends.asked) == 1
     quiet = ScriptedTurnEnds(0.97)
     assert turns(await events_of(quiet, StreamOptions())) == []

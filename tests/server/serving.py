@@ -40,8 +40,8 @@ from server.clock import now_ms
 from server.config import PREFIX, Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedEngine
-from server.live.engine import LiveEngine
+from server.engines import ServedModels
+from server.live.models import LiveModels
 from server.live.rules import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
@@ -276,11 +276,11 @@ async def _serve(
 
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
-) -> dict[str, ServedEngine]:
+) -> dict[str, ServedModels]:
     rehearsal = Batch(
         engine=engine, recogniser=LanguageRouter(models), voice=None, isolation=isolation(), threads=threads
     )
-    live = LiveEngine(engine=engine.name, models=models, voice=None)
+    live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
     timeout_s, wait_s = settings.translation_timeout_s, settings.translation_wait_s
@@ -290,14 +290,14 @@ def _engines(
         return {"test": models.schedulers()[engine.model].statistics()}
 
     return {
-        "production": ServedEngine(
+        "production": ServedModels(
             batch=batch,
             live=live,
             offer=replace(offer, translates_to=translation.translates_to),
             translation=translation,
             statistics=statistics,
         ),
-        "sandbox": ServedEngine(
+        "sandbox": ServedModels(
             batch=rehearsal,
             live=live,
             offer=sandbox,

@@ -15,7 +15,7 @@ from pipeline.transcription import Continuation, Transcription
 from pipeline.words import Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.live.parts import SessionParts
 from server.live.reporting import Reporter
 from server.live.rules import LiveRules
@@ -39,7 +39,7 @@ async def session_registry(
 ) -> AsyncIterator[SessionRegistry]:
     """Run a desk until the block is left, whose engine has this name and *more* members."""
     closing, models = asyncio.Event(), models or ModelSet.of(ScriptedEngine())
-    hearing = LiveEngine(engine=engine, models=models, voice=None, **more)
+    hearing = LiveModels(engine=engine, models=models, vad=None, **more)
     made = SessionRegistry(
         SessionParts(
             worker="w",

@@ -14,7 +14,7 @@ from server.jobs.leases import WorkerRules
 make_engine = engines._serve
 
 
-def serve_voiced(opened: Any, voices: Any, *arguments: Any, **options: Any) -> engines.ServedEngine:
+def serve_voiced(opened: Any, voices: Any, *arguments: Any, **options: Any) -> engines.ServedModels:
     return make_engine(opened, replace(voices, speakers=engines.load_speaker_models()), *arguments, **options)
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from server.dialects.live_sessions import Frame
-from server.live.engine import UNAVAILABLE
+from server.live.models import UNAVAILABLE
 
 ServerEvent: TypeAlias = dict[str, Any]
 """An event of OpenAI's realtime API, without its id."""

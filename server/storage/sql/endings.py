@@ -36,7 +36,8 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         raise Corrected
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
-    returned = outcome.return_quota and not has_words(tx, row["id"])
+    wordless = state is State.COMPLETED and outcome.text == ""  # a recording without speech takes nothing
+    returned = wordless or (outcome.return_quota and not has_words(tx, row["id"]))
     warnings = [*job_of(row).warnings]
     warnings += [warning for warning in outcome.warnings if warning not in warnings]
     tx.run(

@@ -102,4 +102,61 @@ def test_a_session_that_somebody_cancels_ends_the_command_at_once(small_server, 
         with small_server.client(key) as client:
             assert client.post(f"/v1/jobs/{job['job_id']}/cancel").status_code == 202
         _, errors = command.communicate(timeout=15)
-    assert (command.returncode, errors) == (1, "scribewire: job_not_completed (409): canceled\n")
+    assert (command.returncode, errors) == (1, "scribewire: Job_not_completed (409): canceled.\n")
+
+
+BROKEN = f"""#!{sys.executable}
+import sys
+sys.exit("audio open error: No such file or directory")
+"""
+"""A recording program without a microphone."""
+
+LISTING = f"""#!{sys.executable}
+import sys, time
+if sys.argv[1] == "-l":
+    print("card 1: Cam [USB Camera], device 0: USB Audio [USB Audio]")
+elif sys.argv[-2:] == ["-D", "plughw:1,0"]:
+    while sys.stdout.buffer.write(bytes(3200)):
+        sys.stdout.flush()
+        time.sleep(0.1)
+"""
+"""A recording program with one microphone, which has to be chosen."""
+
+
+def recorder(folder: Path, program: str) -> Path:
+    path = folder / "arecord"
+    path.write_text(program)
+    path.chmod(0o755)
+    return folder
+
+
+def count_jobs(server: Server) -> int:
+    return len(server.cli("jobs", "list", "--json", "--limit", "1000", "--server", server.base).splitlines())
+
+
+def test_without_a_microphone_there_is_no_session(small_server, tmp_path):
+    before = count_jobs(small_server)
+    with live_command(small_server, "mic", folder=recorder(tmp_path, BROKEN)) as command:
+        printed, errors = command.communicate(timeout=60)
+    assert (command.returncode, printed) == (2, "")
+    assert errors.startswith("scribewire: There is no microphone that arecord, parec or rec can read. Connect one,")
+    assert errors.endswith("arecord said: audio open error: No such file or directory.\n")
+    assert count_jobs(small_server) == before
+
+
+def test_microphones_are_listed_and_one_can_be_chosen(small_server, tmp_path):
+    folder = recorder(tmp_path, LISTING)
+    with live_command(small_server, "--list-devices", folder=folder) as command:
+        printed, errors = command.communicate(timeout=60)
+    assert (command.returncode, printed, errors) == (0, "plughw:1,0  USB Camera\n", "")
+    with live_command(small_server, "mic", "--device", "hw:7", folder=folder) as command:
+        _, errors = command.communicate(timeout=60)
+    assert (command.returncode, errors.partition(",")[0]) == (
+        2,
+        "scribewire: --device must be one that `scribewire live --list-devices` names",
+    )
+    with live_command(small_server, "mic", "--device", "plughw:1,0", folder=folder) as command:
+        newest_job(small_server)
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=30)
+    assert command.returncode == 0

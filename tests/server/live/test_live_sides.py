@@ -54,7 +54,7 @@ async def test_each_channel_goes_on_behind_its_own_last_word(sqlite, clock):
     assert min(starts[1][1:]) < 3, "what the other side had heard already was heard on this one"
     segments = {body["id"]: body for kind, body in log if kind == "segment"}
     assert (segments[1]["channel"], segments[2]["text"]) == (1, "left1 left2 left3")
-    assert min(segments.keys() - {1, 2}) == 3
+    assert min(segments.keys() - {0, 1, 2}) == 3
 
 
 async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
@@ -62,7 +62,7 @@ async def test_silence_of_one_side_is_settled_when_the_other_speaks(sqlite):
     async with session_registry(sqlite) as made:
         job = await sqlite.jobs.get(await submit(sqlite, order=order(separate=True, channels=2, max_utterance_s=3)))
         live = await made.open(job)
-        live._session._sessions[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
+        live._session._streams[1]._vad = lambda windows: [0.0] * len(windows)  # type: ignore[attr-defined]  # two
         async with live.seat() as seat, asyncio.timeout(20):
             await seat.write(bytes(4 * 20 * RATE))
             await eventually(lambda: (live.progress().settled_bytes or 0) >= 4 * 12 * RATE)

@@ -15,7 +15,7 @@ from pipeline.words import Word
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.live.engine import UNAVAILABLE, LiveEngine
+from server.live.models import UNAVAILABLE, LiveModels
 from server.live.resuming import starts
 from server.model.errors import Refused
 from server.model.offers import Offer
@@ -85,8 +85,8 @@ def test_a_turn_that_was_open_at_a_restart_ends_once_with_the_session():
 
     async def events() -> list[object]:
         models = ModelSet.of(ScriptedEngine())
-        live = LiveEngine(engine="e", models=models, voice=None, turn_ends=NoTurnEnds())
-        session = live.session(ordered, tenant="acct", starts=starts(place, ordered))
+        live = LiveModels(engine="e", models=models, vad=None, turn_ends=NoTurnEnds())
+        session = live.stream(ordered, tenant="acct", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             session.finish()

@@ -64,7 +64,7 @@ async def test_a_writer_is_told_what_has_arrived(hasty_caller):
 async def test_nothing_comes_behind_the_last_event_however_late_the_log_is_known_to_end(tmp_path, monkeypatch):
     with serve(tmp_path, live=replace(HASTY, ack_s=0.2)) as server:
         me = Caller(server, server.key("enterprise"))
-        log = type(server.storage.events)
+        log = type(server.storage.timelines)
         tail = log.tail
 
         async def slow_to_end(self, stream, *, after):

@@ -312,7 +312,7 @@ async def test_a_session_that_goes_on_tells_no_word_of_what_was_settled_before(s
         engine = made._parts.engines["production"]
         settled = position(4.32)
         place = after(silent_until=settled)
-        session = engine.session(order(), tenant="t", starts=starts(place, order()))
+        session = engine.stream(order(), tenant="t", starts=starts(place, order()))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             await session.feed(np.zeros(position(8) - resumes_at(place, order()), np.float32))

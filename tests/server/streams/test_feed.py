@@ -170,7 +170,7 @@ class CountingLog:
 
 
 async def test_readers_that_join_together_share_one_reading_of_the_log(sqlite):
-    log = CountingLog(sqlite.events)
+    log = CountingLog(sqlite.timelines)
     view, lease = follow(with_stores(sqlite, timelines=log), Partials()), await start_session(sqlite)
     await say(sqlite, lease, 10)
     readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(200)]
@@ -196,7 +196,7 @@ class BreakingLog(CountingLog):
 
 
 async def test_readers_learn_that_the_log_cannot_be_read(sqlite):
-    view = follow(with_stores(sqlite, timelines=BreakingLog(sqlite.events)), Partials())
+    view = follow(with_stores(sqlite, timelines=BreakingLog(sqlite.timelines)), Partials())
     lease = await start_session(sqlite)
     readers = [asyncio.create_task(numbers(view, lease.job.id)) for _ in range(3)]
     await wait_until_all_wait(view, readers)

@@ -9,9 +9,10 @@ from pipeline.events import Warned
 from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_voices import LiveVoices
+from pipeline.ingest.live_vad import LiveVad
 from pipeline.language_names import ENGLISH
-from pipeline.multichannel import MultichannelSession
+from pipeline.live_stream import LiveStream
+from pipeline.multichannel import MultichannelStream
 from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import ModelSet
@@ -21,7 +22,6 @@ from pipeline.recognition.stream_options import StreamOptions, StreamStart, with
 from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turn_end import TurnEndDetector
 from pipeline.recognition.turns import TurnOptions
-from pipeline.session import Session
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.state import SpeakerState
@@ -37,17 +37,17 @@ UNMEASURED = "which windows suit the model {} is not known: `scribewire doctor` 
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 
-LiveRecognition: TypeAlias = Session | MultichannelSession
+LiveRecognition: TypeAlias = LiveStream | MultichannelStream
 """The recognition of one live stream: of its channels mixed, or of each channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveEngine:
+class LiveModels:
     """An environment's models and settings for live sessions."""
 
     engine: str
     models: ModelSet  # those that orders may name
-    voice: LiveVoices | None  # None: everything counts as speech
+    vad: LiveVad | None  # None: everything counts as speech
     speakers: SpeakerModels | None = None  # None: not installed, or a scripted engine, whose speakers are scripted too
     unmeasured: Collection[str] = ()  # the names of models that use full windows until they are measured
     capacities: Mapping[str, Capacity] = field(default_factory=dict)  # what was measured of this machine, by model
@@ -109,16 +109,16 @@ class LiveEngine:
         origins = dict.fromkeys(order.live_channels, start)
         return LiveSpeakers(self.speakers, options, origins, words, state)
 
-    def session(self, order: Order, *, tenant: str, starts: Mapping[int | None, StreamStart]) -> LiveRecognition:
-        """Make a session for *order*. *starts* says where each channel begins; its audio begins with the first."""
-        each = [self._session(order, tenant, channel, start) for channel, start in starts.items()]
+    def stream(self, order: Order, *, tenant: str, starts: Mapping[int | None, StreamStart]) -> LiveRecognition:
+        """Make the live stream of a session. *starts*: where each channel begins; the audio begins with the first."""
+        each = [self._stream(order, tenant, channel, start) for channel, start in starts.items()]
         if not order.separate:
             return each[0]
-        gate = None if self.voice is None else CrosstalkGate(len(each), ahead=LIVE_AHEAD, together=1)
-        return MultichannelSession(each, gate=gate)
+        gate = None if self.vad is None else CrosstalkGate(len(each), ahead=LIVE_AHEAD, together=1)
+        return MultichannelStream(each, gate=gate)
 
-    def _session(self, order: Order, tenant: str, channel: int | None, start: StreamStart) -> Session:
-        """Make the session of one channel, or with None of all channels together."""
+    def _stream(self, order: Order, tenant: str, channel: int | None, start: StreamStart) -> LiveStream:
+        """Make the stream of one channel, or with None of all channels together."""
         assert order.live is not None
         semantic = order.live.endpointing == SEMANTIC
         eagerness = EAGERNESS[order.live.eagerness] if semantic and self.turn_ends is not None else None
@@ -130,14 +130,14 @@ class LiveEngine:
             longest=position(order.live.max_utterance_s),
             turns=TurnOptions(endpointing=position(order.live.endpointing_ms / 1000)),
             notes=self._notes(order, unavailable=semantic and eagerness is None) if channel in (None, 0) else (),
-            warn_if_quiet=self.voice is not None,
+            warn_if_quiet=self.vad is not None,
             one_of_several=channel is not None,
         )
-        patient = not (order.live.ends_at_once or self.voice is None)
+        patient = not (order.live.ends_at_once or self.vad is None)
         options = with_latency(options, order.live.latency or BALANCED, patient=patient)
         if eagerness is not None:
             options = with_turn_checks(options, eagerness)
-        vad = self.voice.stream() if self.voice else _all_speech
+        vad = self.vad.stream() if self.vad else _all_speech
         recogniser = LanguageRouter(self.models if order.model is None else self.models.only(order.model))
         rewriter = None
         if order.text.changes_words:
@@ -145,7 +145,7 @@ class LiveEngine:
             stage = TextStage(order.text, language=written, earlier=start.written, settings=self.text)
             rewriter = TextRewriter(stage, one_language=options.translates)
         core = StreamCore(options, start)
-        return Session(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
+        return LiveStream(core, vad=vad, recogniser=recogniser, tenant=tenant, text=rewriter, turn_ends=self.turn_ends)
 
     def _notes(self, order: Order, *, unavailable: bool) -> tuple[Warned, ...]:
         """The warnings of a session with this order."""

@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.virtual_time import VirtualTimeLoop
-from pipeline import session as session_module
+from pipeline import live_stream as session_module
 from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import TooFast
 from pipeline.events import Event, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
 from pipeline.ingest.framer import Windows
+from pipeline.live_stream import ENOUGH_BUFFERED, WINDOWS, LiveStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.session import ENOUGH_BUFFERED, WINDOWS, Session
 from pipeline.timed_events import MAX_UNREAD, EventClock
 from pipeline.words import join_words
-from tests.pipeline.scripted_streams import speeches, talk
-from tests.pipeline.sessions import (
+from tests.pipeline.live_streams import (
     LENGTH,
     SPOKEN,
     ScriptedRecogniser,
@@ -31,10 +30,11 @@ from tests.pipeline.sessions import (
     at_once,
     committed_words,
     in_real_time,
-    run_session,
     run_stream,
-    session_of,
+    run_whole,
+    stream_of,
 )
+from tests.pipeline.scripted_streams import speeches, talk
 
 pytestmark = pytest.mark.virtual_time
 
@@ -76,7 +76,7 @@ async def test_the_last_words_come_out_however_the_stream_ends():
 
 
 async def test_a_session_lives_on_without_a_writer_and_the_next_one_continues():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         await in_real_time(position(3))(session)
         await asyncio.sleep(25)
         assert session.statistics().received == position(3)
@@ -127,7 +127,7 @@ def test_windows_that_are_processed_together_change_nothing_but_the_work(words, 
 async def test_no_audio_is_left_behind_where_answers_and_audio_come_at_the_same_instant(
     pieces, takes, queue_s, pause_s
 ):
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         left = LENGTH
         for size in cycle(pieces):
             await asyncio.sleep(pause_s)
@@ -149,16 +149,16 @@ async def test_while_nothing_can_change_windows_are_processed_together():
         calls.append(len(windows))
         return voice(windows)
 
-    session = Session(
+    session = LiveStream(
         StreamCore(StreamOptions()), vad=count_windows, recogniser=ScriptedRecogniser(SPOKEN), tenant="acct"
     )
-    await run_session(session, in_real_time())
+    await run_whole(session, in_real_time())
     assert sum(calls) == -(-LENGTH // WINDOW)
     assert len(calls) < 0.6 * sum(calls)
 
 
 async def test_finalize_takes_effect_where_it_stands_among_the_audio():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         split = SPOKEN[3].end // WINDOW * WINDOW + WINDOW
         await session.feed(np.zeros(split, np.float32))
         session.finalize()
@@ -171,7 +171,7 @@ async def test_finalize_takes_effect_where_it_stands_among_the_audio():
 
 
 async def test_a_flood_of_finalize_is_one_finalize():
-    session = Session(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=ScriptedRecogniser(SPOKEN))
+    session = LiveStream(StreamCore(StreamOptions()), vad=Voice(SPOKEN), recogniser=ScriptedRecogniser(SPOKEN))
     for _ in range(3):
         await session.feed(np.zeros(WINDOW, np.float32))
         for _ in range(10_000):
@@ -182,7 +182,7 @@ async def test_a_flood_of_finalize_is_one_finalize():
 async def test_finalized_comes_after_the_words_before_it_and_names_the_place_that_finalize_returned():
     places: list[int] = []
 
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         places.append(session.finalize())
         split = SPOKEN[3].end // WINDOW * WINDOW + WINDOW
         await session.feed(np.zeros(split + WINDOW // 2, np.float32))
@@ -234,13 +234,13 @@ async def test_a_window_may_be_asked_for_anew_just_when_its_session_may_go_on():
                 request = await asked
             return await super().recognise(request, tenant=tenant, newer=newer)
 
-    session = session_of(Punctual(SPOKEN))
-    happened = await run_session(session, at_once())
+    session = stream_of(Punctual(SPOKEN))
+    happened = await run_whole(session, at_once())
     assert join_words(committed_words(happened)) == join_words(SPOKEN)
 
 
 async def test_a_sender_faster_than_the_listener_is_made_to_wait():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         for _ in range(40):
             await session.feed(np.zeros(RATE, np.float32))
             assert session.statistics().waiting <= ENOUGH_BUFFERED
@@ -252,7 +252,7 @@ async def test_a_sender_faster_than_the_listener_is_made_to_wait():
 
 
 async def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         for _ in range(ENOUGH_BUFFERED // WINDOW):
             await session.feed(np.zeros(WINDOW, np.float32))  # returns at once: nothing of it is processed yet
         steps = [session.statistics().waiting]
@@ -265,7 +265,7 @@ async def test_audio_that_waits_in_small_pieces_leaves_others_their_turn():
 
 
 async def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_session_goes_on():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         with pytest.raises(TooFast):
             await session.feed(np.zeros(31 * RATE, np.float32))
         assert session.statistics().received == 0
@@ -276,7 +276,7 @@ async def test_a_piece_beyond_thirty_seconds_of_backlog_is_refused_and_the_sessi
 
 
 async def test_a_reader_that_stops_reading_stops_the_intake_not_the_memory():
-    session = Session(StreamCore(StreamOptions()), vad=Flicker(), recogniser=ScriptedRecogniser(()), tenant="acct")
+    session = LiveStream(StreamCore(StreamOptions()), vad=Flicker(), recogniser=ScriptedRecogniser(()), tenant="acct")
     running = asyncio.create_task(session.run())
     with suppress(TimeoutError):
         async with asyncio.timeout(3600):
@@ -327,7 +327,7 @@ async def test_an_error_nobody_expected_ends_run_events_and_feed():
         ) -> RecognitionResult:
             raise ZeroDivisionError(request.start, tenant, newer)
 
-    session = session_of(BrokenRecogniser(SPOKEN))
+    session = stream_of(BrokenRecogniser(SPOKEN))
     running = asyncio.create_task(session.run())
     await session.feed(np.zeros(20 * RATE, np.float32))
     with pytest.raises(ValueError, match="after the end"):
@@ -339,7 +339,7 @@ async def test_an_error_nobody_expected_ends_run_events_and_feed():
 
 
 async def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         await at_once()(session)
         session.finish()
         session.finish()
@@ -351,10 +351,10 @@ async def test_audio_after_the_end_is_refused_and_ending_twice_is_ending():
 
 
 async def test_a_session_without_audio_or_speech_ends_without_events():
-    async def feed_nothing(session: Session) -> None:
+    async def feed_nothing(session: LiveStream) -> None:
         assert session.statistics().received == 0
 
-    async def silence(session: Session) -> None:
+    async def silence(session: LiveStream) -> None:
         for _ in range(600):
             await session.feed(np.zeros(RATE, np.float32))
 

@@ -1,4 +1,4 @@
-"""Tests of live/engine.py: a session that goes on after a restart repeats nothing."""
+"""Tests of live/models.py: a session that goes on after a restart repeats nothing."""
 
 import asyncio
 from collections.abc import Hashable, Sequence
@@ -14,7 +14,7 @@ from pipeline.events import WordsCommitted
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Word
-from server.live.engine import LiveEngine
+from server.live.models import LiveModels
 from server.live.resuming import resumes_at, starts
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.scripted_streams import perfect, talk
@@ -56,8 +56,8 @@ def test_what_is_said_over_a_restart_is_told_once(count, gap):
     rest = np.zeros(words[-1].end + position(1) - resumes_at(place, ordered), np.float32)
 
     async def final_words(models: ModelSet) -> list[Word]:
-        live = LiveEngine(engine="e", models=models, voice=None)
-        session = live.session(ordered, tenant="t", starts=starts(place, ordered))
+        live = LiveModels(engine="e", models=models, vad=None)
+        session = live.stream(ordered, tenant="t", starts=starts(place, ordered))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.run())
             for at in range(0, len(rest), position(1)):

@@ -1,10 +1,10 @@
 """Drives a StreamCore with asyncio: the samples of one live stream in, events out. server/live/ makes one per session.
 
-    session = Session(StreamCore(options), vad=voice, recogniser=scheduler)
-    tasks.create_task(session.run())
-    await session.feed(samples)                     # waits while enough is buffered
-    session.finish()
-    async for happened in session.events(): ...     # decisions of the core, with their time
+    stream = LiveStream(StreamCore(options), vad=voice, recogniser=scheduler)
+    tasks.create_task(stream.run())
+    await stream.feed(samples)                      # waits while enough is buffered
+    stream.finish()
+    async for happened in stream.events(): ...     # decisions of the core, with their time
 
 run() continues with or without a writer until finish() is called and the last events are decided.
 """
@@ -61,8 +61,8 @@ ROUND_SMOOTHING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class SessionStatistics:
-    """The state of a session and what it has done so far."""
+class StreamStatistics:
+    """The state of a stream and what it has done so far."""
 
     received: int  # the end of the audio so far
     waiting: int  # samples that are not taken in yet
@@ -87,7 +87,7 @@ _Answer: TypeAlias = Callable[[], None]
 """Gives the core an answer of the recogniser or of the model for the ends of turns."""
 
 
-class Session:
+class LiveStream:
     """One live stream. run() is its only task; the other methods are called from other tasks of the same loop."""
 
     def __init__(
@@ -169,7 +169,7 @@ class Session:
         return self._core.start.at
 
     def copies(self) -> Mapping[int, int]:
-        """No channel is a copy of another one. See MultichannelSession.copies()."""
+        """No channel is a copy of another one. See MultichannelStream.copies()."""
         return {}
 
     def finish(self) -> None:
@@ -183,7 +183,7 @@ class Session:
         return read_events(self._unread, self._changes, lambda: self._over)
 
     def decided_positions(self) -> Mapping[int | None, int]:
-        """The position before which everything is decided, by channel. This session has one channel, None.
+        """The position before which everything is decided, by channel. This stream has one channel, None.
 
         It is empty while events wait to be read.
         """
@@ -195,8 +195,8 @@ class Session:
         """Where something was said that is redacted: starts and ends, in positions."""
         return self._text.stage.redacted if self._text is not None else ()
 
-    def statistics(self) -> SessionStatistics:
-        return SessionStatistics(
+    def statistics(self) -> StreamStatistics:
+        return StreamStatistics(
             received=self._received,
             waiting=self._waiting,
             unread=len(self._unread),

@@ -1,8 +1,8 @@
 """Detects speech in all live streams of a process together: their windows go to the model in one call, on a thread.
 
-    voices = LiveVoices(VoiceDetector())
-    voice = voices.stream()
-    probabilities = await voice(windows)
+    vad = LiveVad(VoiceDetector())
+    detect = vad.stream()
+    probabilities = await detect(windows)
 
 The event loop only hands windows over. A call begins at once if none did within the last BEAT_S. So one stream does not
 wait, and with many streams each call has windows of many of them.
@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from pipeline.ingest.framer import Windows
+from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.ingest.vad import VoiceDetector, VoiceStream
 
 BEAT_S = 0.03
@@ -27,19 +29,22 @@ class _Waiting:
     found: "asyncio.Future[list[float]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class LiveVoices:
+class LiveVad:
     """The voice detector of live streams. It belongs to one event loop."""
 
     def __init__(self, detector: VoiceDetector) -> None:
         self.detector = detector
-        self._thread = ThreadPoolExecutor(1, "live voices")
+        self._thread = ThreadPoolExecutor(1, "live vad")
         self._waiting: list[_Waiting] = []
         self._calling = False
         self._began = 0.0  # the last call
 
-    def stream(self) -> "LiveVoice":
-        """Return a detector for one stream, with its own state."""
-        return LiveVoice(self, self.detector.stream())
+    def stream(self) -> LiveSpeechProbability:
+        """Return what detects speech in one stream, window by window: detect() with a state of its own.
+
+        Await its answer before the next call.
+        """
+        return partial(self.detect, self.detector.stream())
 
     def close(self) -> None:
         """End the thread, after its last call."""
@@ -77,15 +82,3 @@ class LiveVoices:
         if self._calling:
             loop = asyncio.get_running_loop()
             loop.call_at(max(loop.time(), self._began + BEAT_S), self._call)
-
-
-class LiveVoice:
-    """Detects speech in one live stream, in order."""
-
-    def __init__(self, voices: LiveVoices, stream: VoiceStream) -> None:
-        self._voices = voices
-        self._stream = stream
-
-    def __call__(self, windows: Windows) -> "asyncio.Future[list[float]]":
-        """Return a future with the speech probability of each of the next windows. Await it before the next call."""
-        return self._voices.detect(self._stream, windows)

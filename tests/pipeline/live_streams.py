@@ -11,16 +11,16 @@ from pipeline.audio import RATE, WINDOW, position
 from pipeline.errors import EngineFailed
 from pipeline.events import WordsCommitted
 from pipeline.ingest.framer import Windows
-from pipeline.multichannel import MultichannelSession
+from pipeline.live_stream import LiveStream
+from pipeline.multichannel import MultichannelStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart
-from pipeline.session import Session
 from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import talk
 
-S = TypeVar("S", Session, MultichannelSession)
+S = TypeVar("S", LiveStream, MultichannelStream)
 
 
 SPOKEN = (*talk(12), *(Word(f"v{n}", position(7 + n / 2), position(7.4 + n / 2), 0.9) for n in range(9)))
@@ -74,15 +74,15 @@ class ScriptedRecogniser:
         return RecognitionResult(words, "en", 0.9, -0.2, 0.05)
 
 
-def session_of(
+def stream_of(
     recogniser: ScriptedRecogniser, words: tuple[Word, ...] = SPOKEN, start: StreamStart = BEGINNING
-) -> Session:
+) -> LiveStream:
     """Make a session whose detector finds speech where *words* are."""
     core = StreamCore(StreamOptions(), start)
-    return Session(core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct")
+    return LiveStream(core, vad=Voice(words, start.at), recogniser=recogniser, tenant="acct")
 
 
-async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
+async def run_whole(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]) -> list[TimedEvent]:
     """Run a whole session: *feed*, then the end."""
     happened: list[TimedEvent] = []
 
@@ -98,14 +98,14 @@ async def run_session(session: S, feed: Callable[[S], Coroutine[Any, Any, None]]
 
 
 async def run_stream(
-    feed: Callable[[Session], Coroutine[Any, Any, None]],
+    feed: Callable[[LiveStream], Coroutine[Any, Any, None]],
     recogniser: ScriptedRecogniser,
     *,
     words: tuple[Word, ...] = SPOKEN,
-) -> tuple[Session, list[TimedEvent]]:
+) -> tuple[LiveStream, list[TimedEvent]]:
     """Run a whole session that hears *words*."""
-    session = session_of(recogniser, words)
-    return session, await run_session(session, feed)
+    session = stream_of(recogniser, words)
+    return session, await run_whole(session, feed)
 
 
 def committed_words(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:
@@ -113,10 +113,10 @@ def committed_words(happened: Iterable[TimedEvent]) -> tuple[Word, ...]:
     return tuple(chain.from_iterable(one.event.words for one in happened if isinstance(one.event, WordsCommitted)))
 
 
-def at_once(*sizes: int) -> Callable[[Session], Coroutine[Any, Any, None]]:
+def at_once(*sizes: int) -> Callable[[LiveStream], Coroutine[Any, Any, None]]:
     """Feed all audio as fast as possible, in pieces of these sizes and then of one second."""
 
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         left = LENGTH
         for size in chain(sizes, cycle([RATE])):
             piece = min(size, left)
@@ -128,10 +128,10 @@ def at_once(*sizes: int) -> Callable[[Session], Coroutine[Any, Any, None]]:
     return feed
 
 
-def in_real_time(length: int = LENGTH, *, piece: int = WINDOW) -> Callable[[Session], Coroutine[Any, Any, None]]:
+def in_real_time(length: int = LENGTH, *, piece: int = WINDOW) -> Callable[[LiveStream], Coroutine[Any, Any, None]]:
     """Feed that much audio at the speed of speech."""
 
-    async def feed(session: Session) -> None:
+    async def feed(session: LiveStream) -> None:
         for at in range(0, length, piece):
             size = min(piece, length - at)
             await asyncio.sleep(size / RATE)

@@ -1,0 +1,117 @@
+"""scribewire jobs: lists, shows, cancels, deletes and downloads the jobs of a server."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.documents.formats import OUTPUT_FORMATS
+from server.client import Client
+from server.commands.connection import add_arguments, connection, reaching
+from server.commands.recordings import check_writable, write_whole
+from server.commands.request_options import comma_list
+from server.config import Config, ConfigError
+from server.model.jobs import State
+
+LISTED = 20
+
+
+def add(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("jobs", help="list, show, cancel, delete or download jobs")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    def action(name: str, act: Callable[..., Awaitable[None]], meaning: str, *, of_jobs: bool) -> Any:
+        one = actions.add_parser(name, help=meaning)
+        if of_jobs:
+            one.add_argument("job_ids", nargs="+", metavar="JOB")
+        add_arguments(one, meaning="address of the server (default: the one of this machine)")
+        one.set_defaults(run=run, act=act)
+        return one
+
+    listing = action("list", _list, "the newest jobs", of_jobs=False)
+    listing.add_argument("--status", help=f"only these: comma list of {', '.join(State)}")
+    listing.add_argument("--limit", type=int, default=LISTED, metavar="N", help=f"at most so many (default: {LISTED})")
+    listing.add_argument("--json", action="store_true", help="print JSON, a record a line")
+    action("show", _show, "print the records of jobs as JSON", of_jobs=True)
+    action("cancel", _cancel, "end jobs that are queued or at work", of_jobs=True)
+    deleting = action("delete", _delete, "delete jobs with all that belongs to them", of_jobs=True)
+    deleting.add_argument("--force", action="store_true", help="also jobs that are at work")
+    downloading = action("download", _download, "write the outputs of jobs into files", of_jobs=True)
+    downloading.add_argument("--formats", help="comma list (default: all that were ordered)")
+    downloading.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
+    downloading.add_argument("--force", action="store_true", help="overwrite files")
+
+
+def run(given: argparse.Namespace, config: Config) -> int:
+    reached = connection(given, config)
+
+    async def act() -> None:
+        async with Client(reached.address, reached.key) as client:
+            await given.act(client, given)
+
+    with reaching(reached.address):
+        asyncio.run(act())
+    return 0
+
+
+async def _list(client: Client, given: argparse.Namespace) -> None:
+    query: dict[str, Any] = {"limit": max(1, min(given.limit, 100))}
+    if given.status is not None:
+        query["status"] = ",".join(comma_list(given.status, [*State], "--status"))
+    records: list[dict[str, Any]] = []
+    async for record in client.jobs(**query):
+        if len(records) >= given.limit:
+            break
+        records.append(record)
+    if given.json:
+        sys.stdout.buffer.write(b"".join(orjson.dumps(record) + b"\n" for record in records))
+        return
+    table = Table("job", "status", "created", "seconds", "language", "recording", box=None)
+    for one in records:
+        length = "" if one["duration"] is None else f"{one['duration']:.0f}"
+        created = one["created_at"].partition(".")[0].replace("T", " ")
+        named = one["source"].get("filename") or one["source"]["type"]
+        table.add_row(one["job_id"], one["status"], created, length, one["language"] or "", named)
+    console = Console(highlight=False)
+    console.width = max(console.width, 120)  # a number that is cut off cannot be copied
+    console.print(table if records else "No jobs.")
+
+
+async def _show(client: Client, given: argparse.Namespace) -> None:
+    for job_id in given.job_ids:
+        sys.stdout.buffer.write(orjson.dumps(await client.job(job_id), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+async def _cancel(client: Client, given: argparse.Namespace) -> None:
+    for job_id in given.job_ids:
+        record = await client.cancel(job_id)
+        print(f"{job_id}: {'canceled' if record['status'] == 'canceled' else 'will end at its next chunk'}")
+
+
+async def _delete(client: Client, given: argparse.Namespace) -> None:
+    for job_id in given.job_ids:
+        await client.delete(job_id, force=given.force)
+        print(f"{job_id}: deleted")
+
+
+async def _download(client: Client, given: argparse.Namespace) -> None:
+    check_writable(given.out, "--out")
+    wanted = None if given.formats is None else comma_list(given.formats, [*OUTPUT_FORMATS, "audio"], "--formats")
+    for job_id in given.job_ids:
+        record = await client.complete(job_id)
+        stem = Path(record["source"].get("filename") or job_id).stem
+        for name in wanted or record["formats"]:
+            if name not in record["formats"]:
+                raise ConfigError(f"{job_id} has no {name}; it has {', '.join(record['formats'])}")
+            extension = OUTPUT_FORMATS[name].extension if name in OUTPUT_FORMATS else "flac"
+            target = given.out / f"{stem}.{extension}"
+            if target.exists() and not given.force:
+                target = given.out / f"{stem}-{job_id}.{extension}"
+            write_whole(target, await client.output(record, name))
+            print(f"{job_id}: wrote {target}")
