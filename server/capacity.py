@@ -4,6 +4,7 @@ Either the model is the limit, or the one core on which the server itself runs. 
 refuses further sessions, so that the running ones do not fall behind.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,8 @@ BUSY = 0.9  # the fraction of time for which the model may be busy; the rest is 
 ROUNDS = 3  # measurements, of which the median counts
 SERVED_S = 10  # speech of one session from which the work of the server is estimated
 WHOLE = 8.0  # all that the server does for a session, as a multiple of its decisions about words: benchmarks/crowd.py
+MAX_BUSY = 0.2  # the fraction of the processors' time that other programs may use while this machine is measured
+BUSY_S = 1.5  # for so long they are watched
 ENOUGH_S = 5.0  # after this time no further measurement is made, because a slow machine needs only one
 
 
@@ -78,6 +81,22 @@ def sessions_of_one_core(speech: Samples) -> int:
             core.receive_hypothesis(engine.recognise([request])[0])
         core.events_received()
     return max(1, int(BUSY * SERVED_S / (WHOLE * (time.process_time() - began))))
+
+
+def busy_share() -> float:
+    """The fraction of the processors' time that all programs use now. It takes BUSY_S on Linux, else an estimate."""
+    counts = Path("/proc/stat")
+    if not counts.exists():
+        return min(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+    def idle_and_all() -> tuple[int, int]:
+        ticks = [int(cell) for cell in counts.read_text().partition("\n")[0].split()[1:9]]
+        return ticks[3] + ticks[4], sum(ticks)  # idle, and waiting for the disk
+
+    before = idle_and_all()
+    time.sleep(BUSY_S)
+    idle, total = (after - earlier for after, earlier in zip(idle_and_all(), before, strict=True))
+    return 1 - idle / max(1, total)
 
 
 def write(capacities: Sequence[Capacity], folder: Path) -> Path:

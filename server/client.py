@@ -44,13 +44,25 @@ KEEP_ALIVE_S = 10
 SECOND_WRITER = 4409  # an exception from REFUSED: the server may still hold our own broken connection open
 
 
-class ServiceError(Exception):
-    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem."""
+DOCUMENT_TYPES: Mapping[str, str] = {
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+    ".txt": "text/plain",
+    ".json": "application/vnd.scribewire+json",
+}
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+
+class ServiceError(Exception):
+    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem.
+
+    *parts* say in words what is wrong with which part of the request, where the service says so.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, parts: Sequence[str] = ()) -> None:
         super().__init__(f"{code} ({status}): {detail}")
         self.status = status
         self.code = code
+        self.parts = parts
         self.detail = detail
 
 

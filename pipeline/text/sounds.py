@@ -4,6 +4,9 @@ Names and spoken words are compared as strings of sounds. In English these are t
 that recognisers confuse, such as b and p, count as the same. In other languages they are the letters. Several words may
 be one name: "cooper netties" is Kubernetes.
 
+Words of everyday language are recognised well, so they are left alone if only their sound is that of a name: all known
+words alone, and the commonest also beside an unknown one.
+
 In live streams, words that may be the beginning of a name are held until the rest has come. Their letters must resemble
 the name too. By sounds alone nearly every short word begins some name, as "the" begins Terraform.
 """
@@ -12,12 +15,13 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
 from jellyfish import levenshtein_distance, metaphone
 
+from pipeline.text.common_words import COMMONEST, ranks_of
 from pipeline.text.figures import PAUSE, bare
 from pipeline.text.wording import as_one
 from pipeline.words import Word
@@ -30,12 +34,19 @@ MAX_CACHED = 4096
 SOUND_ERRORS, LETTER_ERRORS = 0.2, 0.5
 """The share of sounds that may differ, and the share of letters."""
 
+KNOWN_ERRORS, COMMON_ERRORS = 0.12, 0.25
+"""The share of letters that may differ if all words are known, and if one of them is very common."""
+
+NAMES_FROM = 6000  # the place from which on a known word with a capital counts as a name: "Korean" is earlier
+SHORT, SHORT_ERRORS = 4, 0.34  # letters of a short name, of which fewer may differ
+ABBREVIATION = 4  # the most letters of one, which is no misheard name
 LEAST_SOUNDS = 2
 BEGUN_ERRORS = 0.4
 """The fewest sounds that may begin a name, and the share of their letters after the first that may differ."""
 
 _ALIKE_LETTERS = str.maketrans({"b": "p", "d": "t", "v": "f", "z": "s", "g": "k", "c": "k", "q": "k", "m": "n"})
 _ALIKE = str.maketrans({"B": "P", "D": "T", "V": "F", "Z": "S", "G": "K", "J": "X", "0": "T", "M": "N"})
+_SENTENCE_ENDS = (".", "?", "!", "…")
 _OWN = re.compile(r"['’]s$")  # noqa: RUF001  both marks are written
 _VOWELS = ("A", "E", "I", "O", "U")
 
@@ -61,6 +72,7 @@ class NameSpeller:
 
     def __init__(self, names: Sequence[str], language: str | None) -> None:
         self._english = language in (None, ENGLISH)
+        self._ranks = ranks_of(language or ENGLISH) if names else {}
         self._by_sound: Mapping[str, list[_Name]] = defaultdict(list)
         self._longest = 0
         for text in names:
@@ -77,15 +89,19 @@ class NameSpeller:
                 return at
         return len(words)
 
-    def apply(self, words: Sequence[Word]) -> list[Word]:
-        """Return *words* with names in place of words that sound like them.
+    def apply(self, words: Sequence[Word], before: str = ".") -> list[Word]:
+        """Return *words*, which come after the word *before*, with names in place of words that sound like them.
 
         A name is one word and keeps the punctuation.
         """
+        said = [
+            replace(word, text=word.text.lower()) if not last or last.endswith(_SENTENCE_ENDS) else word
+            for word, last in zip(words, [before, *(word.text for word in words)], strict=False)
+        ]  # the capital at the beginning of a sentence makes no name
         written: list[Word] = []
         at = 0
         while at < len(words):
-            length, name = self._best(words, at)
+            length, name = self._best(said, at)
             if name is None or " ".join(map(_core, words[at : at + length])) == name.text:
                 written += words[at : at + length]
             else:
@@ -133,9 +149,24 @@ class NameSpeller:
         fit = [
             _Match(errors, len(parts), name)
             for name in self._near(candidate)
-            if (errors := _errors(candidate, name)) is not None
+            if (errors := _errors(candidate, name)) is not None and self._may_be(parts, candidate, name)
         ]
         return min(fit, key=lambda match: match.errors) if fit else None
+
+    def _may_be(self, parts: Sequence[str], candidate: _Name, name: _Name) -> bool:
+        """Return whether words are rare enough to be a misheard name, or have nearly its letters."""
+        ranks = [self._rank(piece) for part in parts for piece in part.split("-")]
+        known, commonest = None not in ranks, any(rank is not None and rank < COMMONEST for rank in ranks)
+        if not (known or commonest) or (candidate.letters == name.letters and not (commonest and len(parts) == 1)):
+            return True
+        return len(parts) > 1 and _share(candidate.letters, name.letters) <= (KNOWN_ERRORS if known else COMMON_ERRORS)
+
+    def _rank(self, text: str) -> int | None:
+        """Return the place of a word among those of the language; None if it is unknown or, by its capital, a name."""
+        if text.isdecimal() or (text.isupper() and len(text) <= ABBREVIATION):
+            return 0
+        rank = self._ranks.get(_everyday(text))
+        return None if rank is None or (rank >= NAMES_FROM and text[0].isupper()) else rank
 
     def _begins(self, parts: tuple[str, ...]) -> bool:
         """Return whether these words may be followed by others that complete a name."""
@@ -165,9 +196,9 @@ def _errors(candidate: _Name, name: _Name) -> float | None:
     """Return how much of the sounds and letters differs, or None if that is too much for one name."""
     if len(candidate.letters) > MAX_LETTERS or candidate.words > name.words + MORE_WORDS:
         return None
-    sounds = _differ(candidate.sounds, name.sounds) / max(len(candidate.sounds), len(name.sounds))
-    letters = _differ(candidate.letters, name.letters) / max(len(candidate.letters), len(name.letters))
-    return sounds + letters if sounds <= SOUND_ERRORS and letters <= LETTER_ERRORS else None
+    sounds, letters = _share(candidate.sounds, name.sounds), _share(candidate.letters, name.letters)
+    most = SHORT_ERRORS if len(name.letters) <= SHORT else LETTER_ERRORS
+    return sounds + letters if sounds <= SOUND_ERRORS and letters <= most else None
 
 
 def _begin_alike(letters: str, name: str) -> bool:
@@ -178,21 +209,29 @@ def _begin_alike(letters: str, name: str) -> bool:
     return errors <= BEGUN_ERRORS * (count - 1)
 
 
+def _share(one: str, other: str) -> float:
+    """Return the share of signs in which two texts differ."""
+    return _differ(one, other) / max(len(one), len(other))
+
+
 @lru_cache(MAX_CACHED)
 def _differ(one: str, other: str) -> int:
     return int(levenshtein_distance(one, other))
 
 
 def _are_near(words: Sequence[Word]) -> bool:
-    """Return whether words may be one name: there is no long pause in them, and none was replaced."""
+    """Return whether words may be one name: there is no pause or mark in them, and none was replaced."""
     return all(word.heard is None for word in words) and all(
-        after.start - before.end <= PAUSE and not before.text.endswith((".", "?", "!"))
-        for before, after in pairwise(words)
+        after.start - before.end <= PAUSE and before.text[-1].isalnum() for before, after in pairwise(words)
     )
 
 
 def _core(word: Word) -> str:
     return _OWN.sub("", word.text.strip('.,?!;:"()[]'))
+
+
+def _everyday(text: str) -> str:
+    return unicodedata.normalize("NFC", text.casefold().replace("’", "'"))  # noqa: RUF001  an apostrophe
 
 
 def _own(word: Word) -> str:

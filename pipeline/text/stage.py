@@ -376,5 +376,5 @@ class TextStage:
         if self._options.replace:
             written = self._replacer.apply(written, self._last)
         if self._options.sounds_like:
-            written = self._speller.apply(written)
+            written = self._speller.apply(written, self._last)
         return without_profanity(written, self._swearing) if self._swearing else written

@@ -128,8 +128,9 @@ def reaching(address: str) -> Iterator[None]:
         yield
     except ServiceError as error:
         if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-            raise ConfigError(str(error)) from None
-        raise SystemExit(f"scribewire: {sentence(str(error))}") from None
+            raise ConfigError(error.detail) from None
+        said = f"{error.detail.rstrip('.')} ({error.code})"
+        raise SystemExit(f"scribewire: {sentence(said)}") from None
     except (OSError, httpx.TransportError) as error:
         raise SystemExit(f"scribewire: {absent(address, error)}") from None
 

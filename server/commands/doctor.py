@@ -1,4 +1,7 @@
-"""scribewire doctor: checks this machine and the settings. Its exit status is 1 if something is wrong."""
+"""scribewire doctor: checks this machine and the settings. Its exit status is 1 if something is wrong.
+
+It changes nothing, unless --save notes what it measured for the server.
+"""
 
 import argparse
 import asyncio
@@ -28,7 +31,8 @@ from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.whisper.fitting import bundled_speech
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import INSTALLED, SEGMENTATION
-from server.capacity import measure, sessions_of_one_core, write
+from server.capacity import MAX_BUSY, busy_share, measure, sessions_of_one_core, write
+from server.commands.connection import add_settings
 from server.commands.models import pull_hint, speaker_summary
 from server.commands.opening import node_name, open_storage
 from server.commands.serve import SAMPLE, transcribe_sample
@@ -52,21 +56,34 @@ class Finding:
 
 
 def add(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("doctor", help="check this machine and its settings")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "doctor", help="check this machine and its settings; it changes nothing without --save"
+    )
+    parser.add_argument(
+        "--save", action="store_true", help="note how many live sessions were measured: the server then refuses more"
+    )
+    parser.add_argument("--force", action="store_true", help="measure, and with --save note, on a busy machine too")
+    add_settings(parser, ["data_dir", "model"])
     parser.set_defaults(run=run)
 
 
-def run(_given: argparse.Namespace, config: Config) -> int:
+def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="error")
-    table, all_well = Table("", "check", "finding", box=None), True
-    for what, check in {**CHECKS, **(MODEL_CHECKS if config.needs_model else {"engine": _no_model})}.items():
+    table, all_well = Table("", "check", "finding", "what it means", box=None), True
+    checks = {**CHECKS, **(MODEL_CHECKS if config.needs_model else {"engine": _no_model})}
+    if config.needs_model:
+        checks["windows"] = lambda config: _windows(config, save=given.save)
+        checks["live sessions"] = lambda config: _capacity(config, save=given.save, force=given.force)
+    for what, check in checks.items():
         try:
             finding = check(config)
         except (PipelineError, StorageError, OSError) as error:
             finding = Finding(str(error), well=False)
         all_well &= finding.well
-        table.add_row("[green]ok[/]" if finding.well else "[red]no[/]", what, finding.detail)
-    Console().print(table)
+        table.add_row("[green]ok[/]" if finding.well else "[red]no[/]", what, finding.detail, MEANINGS[what])
+    console = Console(highlight=False)
+    console.width = max(console.width, 100) if console.is_terminal else 400  # a pipe gets each row on a line
+    console.print(table)
     return 0 if all_well else 1
 
 
@@ -80,10 +97,15 @@ def _machine(_config: Config) -> Finding:
 
 def _data_folder(config: Config) -> Finding:
     """Check that the data folder can be used and has free space, and in a cluster the database and the bucket."""
-    storage = open_storage(config, node=node_name(config), check_bucket=True)
-    asyncio.run(storage.close())
-    free = shutil.disk_usage(config.data_dir).free
-    return Finding(f"{config.data_dir}, {free / 1e9:.1f} GB free", well=free >= MIN_FREE_BYTES)
+    if config.clustered:
+        storage = open_storage(config, node=node_name(config), check_bucket=True)
+        asyncio.run(storage.close())
+    folder = config.data_dir.absolute()
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding(f"{there} cannot be written to", well=False)
+    free, state = shutil.disk_usage(there).free, "" if there == folder else " (the first start makes it)"
+    return Finding(f"{config.data_dir}{state}, {free / 1e9:.1f} GB free", well=free >= MIN_FREE_BYTES)
 
 
 def _codecs(_config: Config) -> Finding:
@@ -170,11 +192,16 @@ def _engine(config: Config) -> Finding:
         return Finding("; ".join([detail, *[pull_hint(offer)] * offer.bundled]), well=bool(heard))
 
 
-def _windows(config: Config) -> Finding:
-    """Report the shortest windows for each model. Measures those that are unknown."""
+def _windows(config: Config, *, save: bool) -> Finding:
+    """Report the shortest windows for each model. With *save*, those that are unknown are measured and noted."""
     found: list[str] = []
     for model in find_models(settings(config)).models:
         sizes = model.sizes
+        if model.measure is not None and not save:
+            found.append(
+                f"{model.name}: not measured yet, so whole windows of 30 s; doctor --save measures, in minutes"
+            )
+            continue
         if model.measure is not None:
             sizes = model.measure()
         if sizes is None:
@@ -184,22 +211,33 @@ def _windows(config: Config) -> Finding:
     return Finding("\n".join(found))
 
 
-def _capacity(config: Config) -> Finding:
-    """Measure how many live sessions this machine carries, and store that for the server, which refuses more."""
+def _capacity(config: Config, *, save: bool, force: bool) -> Finding:
+    """Measure how many live sessions this machine carries. With *save*, store it for the server, which refuses more.
+
+    A busy machine is not measured without *force*: one run under load would leave a server with one session.
+    """
+    busy = busy_share()
+    if busy > MAX_BUSY and not force:
+        detail = f"not measured{' and nothing saved' * save}: this machine is busy ({busy:.0%} of its processors). "
+        return Finding(f"{detail}End other programs and try again, or use --force", well=not save)
     english = [clip.samples for clip in bundled_speech() if clip.language == "en"]
     speakers, capacities = load_speaker_models(), []
     for make_engine in _engines(config):
         with closing(make_engine()) as engine:
             capacities.append(measure(engine, np.concatenate(english), speakers))
-    make_private(config.data_dir)
-    path = write(capacities, config.data_dir)
     lines = [
         f"{one.sessions} with {one.model}: a request takes {one.alone_ms:.0f} ms alone, a full call "
         f"{one.shared_ms:.0f} ms; telling speakers apart counts as {one.speakers_load:g} of a session"
         for one in capacities
     ]
     served = f"the server's own core carries about {sessions_of_one_core(np.concatenate(english))}, whatever the model"
-    return Finding("\n".join([*lines, served, f"noted in {path}"]))
+    if busy > MAX_BUSY:
+        lines.append(f"measured while this machine was busy ({busy:.0%} of its processors)")
+    if not save:
+        return Finding("\n".join([*lines, served, "not saved; --save notes it for the server"]))
+    make_private(config.data_dir)
+    path = write(capacities, config.data_dir)
+    return Finding("\n".join([*lines, served, f"saved in {path}; the server heeds it from its next start on"]))
 
 
 def _engines(config: Config) -> Iterator[Callable[[], Engine]]:
@@ -221,6 +259,20 @@ MODEL_CHECKS: Mapping[str, Callable[[Config], Finding]] = {
     "speakers": _speakers,
     "turn ends": _turn_ends,
     "engine": _engine,
-    "windows": _windows,
-    "live sessions": _capacity,
 }
+
+MEANINGS: Mapping[str, str] = {
+    "machine": "what the server may use",
+    "data folder": "where jobs, audio and keys are stored",
+    "codecs": "which recordings can be read",
+    "decoders": "whether a hostile recording can do harm",
+    "egress": "which addresses the server may call: url, webhook_url",
+    "proxy": "the address in links, and whose word counts about a client's address",
+    "engine": "the model that recognises speech, tried on a sample",
+    "bundled models": "whether the models that come with it are whole",
+    "speakers": "whether speakers can be told apart",
+    "turn ends": "what can end a turn of a live session",
+    "windows": "how much audio a model takes at a time: less makes live words final sooner",
+    "live sessions": "how many people can speak at the same time without delay",
+}
+"""What each line of the table says."""

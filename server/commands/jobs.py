@@ -11,15 +11,16 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.documents.formats import OUTPUT_FORMATS
 from server.client import Client
 from server.commands.connection import add_arguments, connection, reaching
 from server.commands.recordings import check_writable, write_whole
 from server.commands.request_options import comma_list
-from server.config import Config, ConfigError
+from server.commands.transcribe import extension
+from server.config import Config, FileProblem
 from server.model.jobs import State
 
 LISTED = 20
+AUDIO = "audio"  # the output with the recording of a live session
 
 
 def add(commands: Any) -> None:
@@ -102,16 +103,16 @@ async def _delete(client: Client, given: argparse.Namespace) -> None:
 
 async def _download(client: Client, given: argparse.Namespace) -> None:
     check_writable(given.out, "--out")
-    wanted = None if given.formats is None else comma_list(given.formats, [*OUTPUT_FORMATS, "audio"], "--formats")
+    wanted = None if given.formats is None else list(filter(None, map(str.strip, given.formats.split(","))))
     for job_id in given.job_ids:
         record = await client.complete(job_id)
         stem = Path(record["source"].get("filename") or job_id).stem
         for name in wanted or record["formats"]:
             if name not in record["formats"]:
-                raise ConfigError(f"{job_id} has no {name}; it has {', '.join(record['formats'])}")
-            extension = OUTPUT_FORMATS[name].extension if name in OUTPUT_FORMATS else "flac"
-            target = given.out / f"{stem}.{extension}"
+                raise FileProblem(job_id, f"it has no {name}, only {', '.join(record['formats'])}")
+            ending = "flac" if name == AUDIO else extension(name)
+            target = given.out / f"{stem}.{ending}"
             if target.exists() and not given.force:
-                target = given.out / f"{stem}-{job_id}.{extension}"
+                target = given.out / f"{stem}-{job_id}.{ending}"
             write_whole(target, await client.output(record, name))
             print(f"{job_id}: wrote {target}")

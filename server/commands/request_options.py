@@ -16,7 +16,7 @@ from server.jobs.orders import ParsedRequest
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import PHONE_REGION, REDACT, REPLACE, SEARCH
 from server.model.errors import Refused
-from server.model.offers import ANY_MODEL, Offer
+from server.model.offers import ANY_MODEL, ANY_TARGET, Offer
 
 Given: TypeAlias = dict[str, Any]
 """The members of a request that the command line names, as in JSON."""
@@ -45,7 +45,13 @@ METAVARS = {
 }
 REPEATED = frozenset({REPLACE.name, SEARCH.name})
 ANYTHING = Offer(
-    engine="any", model="any", languages=language_codes(), translates=True, speakers=True, aliases=(ANY_MODEL,)
+    engine="any",
+    model="any",
+    languages=language_codes(),
+    translates=True,
+    translates_to=(ANY_TARGET,),
+    speakers=True,
+    aliases=(ANY_MODEL,),
 )
 """What a server may offer at most: options that nobody can carry out are refused before any work."""
 

@@ -28,6 +28,7 @@ from pipeline.audio import seconds
 from pipeline.batch import BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
+from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.language_names import ENGLISH, language_named
@@ -120,17 +121,20 @@ def run(given: argparse.Namespace, config: Config) -> int:
     configure(style=config.log_format, level="warning" if config.log_level == "info" else config.log_level)
     formats = _formats(given)
     fields = members_given(given, declared.FILE_MEMBERS) | ({"word_timestamps": True} if given.words else {})
-    parse_with(parse_order, fields, sandbox=False, has_file=True)
+    order = parse_with(parse_order, fields, sandbox=False, has_file=True).order
+    if order.translate_to and given.server is None:
+        raise ConfigError("--translate-to needs --server: translations are made there")
+    outputs = [*formats, *translated_outputs(formats, order.translate_to)]
     recordings = find_recordings(given.sources)
     if given.jobs is not None and given.jobs < 1:
         raise ConfigError(f"--jobs must be at least 1, got {given.jobs}")
     at_once = min(given.jobs or max(1, config.workers), len(recordings))
-    work = _work_of(given, recordings, formats, fields)
+    work = _work_of(given, recordings, outputs, fields)
     if given.server is None:
         return asyncio.run(_run(work, _Here(formats, fields, config, at_once), at_once))
     reached = connection(given, config)
     with reaching(reached.address):
-        return asyncio.run(_run(work, _There(formats, fields, reached, force=given.force), at_once))
+        return asyncio.run(_run(work, _There(formats, outputs, fields, reached, force=given.force), at_once))
 
 
 def _formats(given: argparse.Namespace) -> list[str]:
@@ -188,7 +192,13 @@ def _work_of(given: argparse.Namespace, recordings: list[Recording], formats: Se
 
 def _targets(folder: Path, recording: Recording, formats: Sequence[str]) -> dict[str, Path]:
     named = folder / recording.base
-    return {name: named.with_name(f"{named.name}.{OUTPUT_FORMATS[name].extension}") for name in formats}
+    return {name: named.with_name(f"{named.name}.{extension(name)}") for name in formats}
+
+
+def extension(name: str) -> str:
+    """The extension of an output's file: srt, and de.srt for the translation srt.de."""
+    kind, target = output_format(name)
+    return kind.extension if target is None else f"{target}.{kind.extension}"
 
 
 async def _run(work: _Work, transcriber: "_Transcriber", at_once: int) -> int:
@@ -448,8 +458,10 @@ def _warnings(notes: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 class _There(_Transcriber):
-    def __init__(self, formats: Sequence[str], fields: Given, reached: Connection, *, force: bool) -> None:
-        self._formats = formats
+    def __init__(
+        self, formats: Sequence[str], outputs: Sequence[str], fields: Given, reached: Connection, *, force: bool
+    ) -> None:
+        self._outputs = outputs
         self._fields = {**fields, "output_formats": [*formats]}
         self._reached = reached
         self._force = force
@@ -474,7 +486,7 @@ class _There(_Transcriber):
             await self._cancel(recording, job_id)
             raise
         return Transcribed(
-            {name: await self._client.output(record, name) for name in self._formats},
+            {name: await self._client.output(record, name) for name in self._outputs},
             record["duration"] or 0.0,
             record["language"],
             record["model"],

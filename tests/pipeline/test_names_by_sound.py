@@ -1,7 +1,9 @@
 """Tests of names that are written for words that sound like them."""
 
 import random
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,53 @@ def test_a_name_is_written_for_words_that_sound_like_it(text, written):
 )
 def test_other_words_stay_as_they_are(text):
     assert text_of(text, ORDER) == text_of(text, TextOptions())
+
+
+PEOPLE = (  # noqa: SIM905  a list of names would be hard to read
+    "James Mary John Patricia Robert Jennifer Michael Linda David Elizabeth William Barbara Richard Susan Joseph "
+    "Jessica Thomas Karen Christopher Sarah Charles Lisa Daniel Nancy Matthew Sandra Anthony Betty Mark Ashley Donald "
+    "Emily Steven Kimberly Andrew Margaret Paul Donna Joshua Michelle Kenneth Carol Kevin Amanda Brian Melissa Theo "
+    "Andy Wendy Sean"
+).split()
+
+
+def ordinary_words() -> list[str]:
+    """Return twenty thousand words of the documents of this repository, without what is no English."""
+    root = Path(__file__).resolve().parents[2]
+    pages = sorted(
+        path
+        for folder in ("", "server", "pipeline", "benchmarks", "estimator")
+        for path in (root / folder).glob("*.md")
+    )
+    text = " ".join(
+        re.sub(r"```.*?```|`[^`]*`|\(http\S*\)", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for page in pages
+    )
+    return [word for word in re.sub(r"[^\w',.;:?!-]", " ", text).split() if any(map(str.isalpha, word))][:20_000]
+
+
+def test_fifty_common_names_change_no_word_of_ordinary_english():
+    text = " ".join(ordinary_words())
+    assert len(text.split()) > 15_000
+    changed = [word for word in rewrite(words_of(text), TextOptions(sounds_like=tuple(PEOPLE))) if word.heard]
+    assert [(word.heard, word.text) for word in changed] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "written"),
+    [
+        ("Theo", "It was the best of times, the worst of times.", "It was the best of times, the worst of times."),
+        ("Wendy", "When does it end, when to?", "When does it end, when to?"),
+        ("Andy", "He and a dog, and, in the end, she.", "He and a dog, and, in the end, she."),
+        ("Cline", "I use Kline here.", "I use Cline here."),
+        ("Soren", "Make sure to ask. I am not sure.", "Make sure to ask. I am not sure."),
+        ("Songstuff", "A song of song stuff by Songstuff.", "A song of Songstuff by Songstuff."),
+        ("Kirsten", "So Kristen said.", "So Kirsten said."),
+        ("David", "Divide and rule. They divide it.", "Divide and rule. They divide it."),
+    ],
+)
+def test_everyday_words_are_never_replaced_by_their_sound_alone(name, text, written):
+    assert text_of(text, TextOptions(sounds_like=(name,))) == written
 
 
 def test_of_two_matches_the_closer_one_wins():

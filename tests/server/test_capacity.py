@@ -1,9 +1,13 @@
 """Tests of capacity.py: how many live sessions a machine can carry is measured, stored and enforced."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +18,8 @@ from pipeline.ingest import seccomp
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from server.capacity import CAPACITY_FILE, Capacity, capacities_of, measure, write
 from tests.pipeline.conversations import models
-from tests.server.running import Server, run_server
+from tests.server.commanding import run_command
+from tests.server.running import Server, environment, run_server
 from tests.server.talking import Caller, open_talk, silence
 
 SPEECH = np.zeros(RATE, np.float32)
@@ -76,18 +81,37 @@ def test_a_note_that_is_none_counts_as_not_measured(tmp_path, text):
     assert capacities_of("scripted", ["scripted"], tmp_path) == {}
 
 
-async def test_doctor_finds_this_machine_well_and_the_server_holds_to_its_note(tmp_path):
-    said = " ".join(Server(tmp_path, {"WHISPER_MODEL": "tiny.en"}).cli("doctor").split())
+def test_doctor_finds_this_machine_well_and_changes_nothing(tmp_path):
+    said = " ".join(Server(tmp_path / "data").cli("doctor", "--force").split())
     assert "tiny.en, as published" in said
-    assert re.search(r'ok engine whisper, model tiny.en \(English only\), heard "The quick brown fox', said)
-    [noted] = json.loads((tmp_path / CAPACITY_FILE).read_text())
-    assert f"ok live sessions {noted['sessions']} with tiny.en:" in said
+    assert re.search(r"ok engine whisper, model tiny-whisper [(].*[)], heard", said)
+    assert re.search(r"ok live sessions \d+ with tiny-whisper:", said)
+    assert "--save notes it" in said
     if seccomp.missing_support() is None:
         assert "ok decoders system calls are filtered" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_server_holds_to_what_doctor_saved(tmp_path):
+    Server(tmp_path, {"ENGINE": "scripted"}).cli("doctor", "--save", "--force")
+    [noted] = json.loads((tmp_path / CAPACITY_FILE).read_text())
+    assert (noted["engine"], noted["sessions"] >= 1) == ("scripted", True)
     write([Capacity("scripted", "scripted", 1, 1.0, 2.0)], tmp_path)
     with run_server(tmp_path, ENGINE="scripted") as server:
         assert "carries 1 live sessions (measured by doctor), " in "\n".join(server.log)
         await one_too_many(server)
+
+
+def test_a_busy_machine_is_not_measured(tmp_path):
+    with ExitStack() as stack:
+        for _ in range(os.cpu_count()):
+            one = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(one.kill)
+        done = run_command("doctor", "--save", environ=environment(tmp_path / "data", ENGINE="scripted"))
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert "no live sessions not measured and nothing saved: this machine is" in said
+    assert not (tmp_path / "data" / CAPACITY_FILE).exists()
 
 
 async def test_the_setting_counts_before_what_was_measured(tmp_path):

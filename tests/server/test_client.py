@@ -2,15 +2,20 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
+import zipfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import soundfile
 
+from server import client as client_module
 from server.client import Client, LiveStream, ServiceError
-from tests.processes import free_port
+from tests.processes import ROOT, free_port
 from tests.server.running import CLIP, SPEECH, Server, run_server
 from tests.waiting import eventually
 
@@ -190,3 +195,43 @@ async def test_a_live_address_that_leads_nowhere_is_said_at_once(server):
     with pytest.raises(ServiceError, match=r"40[34]"):
         await asyncio.wait_for(stream.run(), 5)
     assert [event async for event in stream.events()] == []
+
+
+def test_the_client_needs_nothing_of_the_server(tmp_path):
+    """The distribution of ./client has this file alone."""
+    (tmp_path / "scribewire_client.py").write_text(Path(client_module.__file__).read_text())
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import scribewire_client;"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    loaded = {*done.stdout.split()}
+    assert "scribewire_client" in loaded
+    assert loaded.isdisjoint({"server", "pipeline", "estimator", "numpy", "av", "ctranslate2", "onnxruntime", "torch"})
+
+
+def test_the_client_installs_by_itself(tmp_path):
+    command = ["-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(tmp_path)]
+    subprocess.run([sys.executable, *command, str(ROOT / "client")], check=True, capture_output=True)
+    [wheel] = tmp_path.glob("scribewire_client-*.whl")
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    assert names == ["scribewire_client.py"]
+
+
+async def test_a_path_may_be_a_text_and_jobs_are_listed_canceled_and_deleted(small_server):
+    async with Client(small_server.base, small_server.new_key()) as client:
+        record = await client.transcribe(str(CLIP), output_formats=["txt"])
+        assert record["status"] == "completed"
+        again = [await client.submit(str(CLIP), idempotency_key="the same") for _ in range(2)]
+        assert len({one["job_id"] for one in again}) == 1
+        await client.wait(again[0]["job_id"])
+        assert [one["job_id"] async for one in client.jobs(limit=1)] == [again[0]["job_id"], record["job_id"]]
+        await client.delete(record["job_id"])
+        with pytest.raises(ServiceError, match="job_not_found"):
+            await client.job(record["job_id"])
+        with pytest.raises(ServiceError, match="job_not_cancelable"):
+            await client.cancel(again[0]["job_id"])
+        with pytest.raises(FileNotFoundError):
+            await client.submit("nowhere.wav")

@@ -1,5 +1,6 @@
 """Renders finished transcriptions as the bodies and events of OpenAI's API. `files.py` sends them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
@@ -15,6 +16,8 @@ from pipeline.transcription import Transcription
 from pipeline.words import Segment, speaker_number, words_in_time
 from server.http.sse import event
 from server.model.jobs import Job
+
+LEAST_PROBABILITY = 1e-9  # the logarithm of 0 is no number of JSON
 
 
 def usage(job: Job) -> Mapping[str, Any]:
@@ -56,6 +59,31 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
         "usage": usage(job),
     }
     return orjson.dumps(shown)
+
+
+def text_body(job: Job, stored: Iterable[bytes]) -> bytes:
+    """The body of json with log probabilities. *stored*: the timeline. Call it on a thread, because a long file takes a moment."""
+    return orjson.dumps({"text": job.text, "logprobs": word_logprobs(job, stored), "usage": usage(job)})
+
+
+def word_logprobs(job: Job, stored: Iterable[bytes]) -> list[Mapping[str, Any]]:
+    """The log probability of each word of the text, with the space before it: the tokens join to the text."""
+    text, shown, at = job.text or "", list[Mapping[str, Any]](), 0
+    for segment in _in_time(stored):
+        for word in segment.words:
+            end = text.index(word.text, at) + len(word.text)
+            shown.append(logprob(text[at:end], round(word.probability, 4)))
+            at = end
+    return shown
+
+
+def logprob(token: str, probability: float) -> Mapping[str, Any]:
+    """A token in OpenAI's form."""
+    return {
+        "token": token,
+        "logprob": round(math.log(max(probability, LEAST_PROBABILITY)), 6),
+        "bytes": list(token.encode()),
+    }
 
 
 def spoken_segments(stored: Iterable[bytes]) -> list[Mapping[str, Any]]:

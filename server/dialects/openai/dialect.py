@@ -5,7 +5,7 @@ from typing import Any
 
 from server.dialects.dialect import Dialect, DialectRoutes
 from server.dialects.openai.errors import SHAPE
-from server.dialects.openai.file_parameters import COMMON, DIARIZED, RESPONSE_FORMATS
+from server.dialects.openai.file_parameters import COMMON, DIARIZED, LOGPROBS, RESPONSE_FORMATS
 from server.dialects.openai.files import AudioFiles
 from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
@@ -32,6 +32,11 @@ SCHEMAS: Mapping[str, Any] = {
             "response_format": {"enum": [*RESPONSE_FORMATS, DIARIZED], "default": "json"},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["word", "segment"]}},
             "chunking_strategy": {"type": "string", "description": "Accepted and not used"},
+            "include[]": {
+                "type": "array",
+                "items": {"enum": [LOGPROBS]},
+                "description": "logprobs: the log probability of each word, with response_format json",
+            },
             "stream": {"type": "boolean", "default": False},
         },
     ),

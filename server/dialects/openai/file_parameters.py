@@ -1,6 +1,6 @@
 """Parses the members that OpenAI's clients send with an audio file into an order.
 
-Members without effect here, such as chunking_strategy and include, get a warning.
+Members without effect here, such as chunking_strategy, get a warning.
 """
 
 import re
@@ -13,7 +13,7 @@ from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
 from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, plain_fields
-from server.jobs.members import Fields, Member, Members, boolean
+from server.jobs.members import Fields, Member, Members, Parser, boolean, texts
 from server.jobs.order_members import (
     CHANNEL_MODE,
     DIARIZE,
@@ -28,7 +28,7 @@ from server.jobs.order_members import (
 )
 from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
 from server.jobs.spoken import LANGUAGE, LANGUAGES
-from server.jobs.text_members import TEXT_MEMBERS
+from server.jobs.text_members import TERMS, TEXT_MEMBERS
 from server.model.errors import invalid_member
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
@@ -37,13 +37,23 @@ from server.model.received import Received
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"
 RESPONSE_FORMATS = ("json", "verbose_json", *FILE_FORMATS)
+LOGPROBS = "logprobs"
 GRANULARITIES = ("word", "segment")
 COMMON: tuple[Member[Any], ...] = (
     LANGUAGE, LANGUAGES, TRANSLATE_TO, PROMPT, KEYWORDS, RETENTION, CHANNEL_MODE, TRACK, DIARIZE, MAX_SPEAKERS,
     *RAW_MEMBERS, *TEXT_MEMBERS, *SUBTITLE_MEMBERS,
 )  # fmt: skip
 COMMON_NAMES = tuple(member.name for member in COMMON)
-KNOWN = {*COMMON_NAMES, "file", "model", "response_format", "temperature", "timestamp_granularities", "stream"}
+KNOWN = {
+    *COMMON_NAMES,
+    "file",
+    "model",
+    "response_format",
+    "temperature",
+    "timestamp_granularities",
+    "stream",
+    "include",
+}
 
 
 class ResponseOptions:
@@ -54,6 +64,7 @@ class ResponseOptions:
         self.response_format = "json"
         self.granularities: tuple[str, ...] = ("segment",)
         self.stream = False
+        self.logprobs = False
 
     @property
     def task(self) -> str:
@@ -84,7 +95,9 @@ class ResponseOptions:
         else:
             members = Members(fields)
             self.stream = members.take("stream", boolean, False)
+            asked = members.take("include", Parser(texts, TERMS), [])
             members.check()
+            self.logprobs = self.response_format == "json" and LOGPROBS in asked
         order = replace(_order(fields, offer), task=self.task, model=chosen)
         if _wants_speakers(model, offer) or (self.diarized and offer.speakers and not order.separate):
             order = replace(order, diarize=True)
@@ -92,7 +105,8 @@ class ResponseOptions:
         people = _people(fields, order)
         order = replace(order, output_formats=(output,), known_speakers=tuple(people))
         warnings = Members(fields).shortened_prompt(PROMPT) + ignored_speakers(order)
-        warnings += unknown_members(fields, KNOWN | KNOWN_SPEAKERS)
+        without_effect = set() if self.logprobs else {"include"}
+        warnings += unknown_members(fields, (KNOWN | KNOWN_SPEAKERS) - without_effect)
         return ParsedRequest(order, warnings=warnings, known_speakers=people)
 
 

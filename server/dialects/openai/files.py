@@ -18,12 +18,15 @@ from server.background import compute, total_bytes
 from server.dialects.finished_jobs import RESULT_CODES, answer_finished, unsuccessful
 from server.dialects.openai.bodies import (
     diarized_body,
+    logprob,
     segment_name,
     spoken_segment,
     spoken_segments,
     stream_event,
+    text_body,
     usage,
     verbose_body,
+    word_logprobs,
 )
 from server.dialects.openai.errors import error_body
 from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
@@ -91,6 +94,10 @@ class AudioFiles:
             chunks = await self.parts.storage.timelines.entries(job.id)
             body = await compute(job.account, total_bytes(chunks), diarized_body, job, chunks)
             return Response(body, media_type="application/json")
+        if wish.logprobs:
+            chunks = await self.parts.jobs.chunks(job.id)
+            body = await compute(job.account, total_bytes(chunks), text_body, job, chunks)
+            return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": usage(job)})
 
     async def _file(self, job: Job, name: str) -> Response:
@@ -103,12 +110,12 @@ class AudioFiles:
         """Stream the words as they are recognised, then the text. A failure is an event, since the status is sent."""
         async with self.parts.eraser.sending(job.id):
             with self.parts.eraser.holding(job.id):
-                async for piece in self._stream_answer(job, diarized=wish.diarized, voices=job.order.diarize):
+                async for piece in self._stream_answer(job, wish):
                     yield piece
 
-    async def _stream_answer(self, job: Job, *, diarized: bool, voices: bool) -> AsyncIterator[bytes]:
-        """*diarized* adds segments with their speakers, at the end if *voices* tell the speakers apart."""
-        first = True
+    async def _stream_answer(self, job: Job, wish: ResponseOptions) -> AsyncIterator[bytes]:
+        """Stream the answer. Segments with their speakers come at the end if voices tell the speakers apart."""
+        first, diarized, voices = True, wish.diarized, job.order.diarize
         async with aclosing(
             self.parts.following.follow(job.id, after=0, quiet_s=self.parts.limits.streams.keep_alive_s)
         ) as view:
@@ -116,7 +123,8 @@ class AudioFiles:
                 if seen is None:
                     yield KEEP_ALIVE
                 elif isinstance(seen, Event) and seen.type == "word":
-                    yield _delta(orjson.loads(seen.body), first=first, diarized=diarized and not voices)
+                    word = orjson.loads(seen.body)
+                    yield _delta(word, first=first, diarized=diarized and not voices, logprobs=wish.logprobs)
                     first = False
                 elif isinstance(seen, Event) and seen.type == "segment" and diarized and not voices:
                     yield stream_event("transcript.text.segment", **spoken_segment(orjson.loads(seen.body)))
@@ -129,14 +137,19 @@ class AudioFiles:
             chunks = await self.parts.storage.timelines.entries(job.id)
             for segment in await compute(job.account, total_bytes(chunks), spoken_segments, chunks):
                 yield stream_event("transcript.text.segment", **segment)
-        yield stream_event("transcript.text.done", text=over.text, usage=usage(over))
+        found = {}
+        if wish.logprobs:
+            chunks = await self.parts.jobs.chunks(job.id)
+            found["logprobs"] = await compute(job.account, total_bytes(chunks), word_logprobs, over, chunks)
+        yield stream_event("transcript.text.done", text=over.text, **found, usage=usage(over))
         yield event(None, b"[DONE]")
 
 
-def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool) -> bytes:
-    space = "" if first or not word.get("spaced", True) else " "
+def _delta(word: Mapping[str, Any], *, first: bool, diarized: bool, logprobs: bool) -> bytes:
+    delta = word["word"] if first or not word.get("spaced", True) else f" {word['word']}"
     segment = {"segment_id": segment_name(word["segment"])} if diarized else {}
-    return stream_event("transcript.text.delta", delta=space + word["word"], **segment)
+    scores = {"logprobs": [logprob(delta, word["probability"])]} if logprobs else {}
+    return stream_event("transcript.text.delta", delta=delta, **scores, **segment)
 
 
 def _operation(endpoint: Endpoint, *, form: str, **shown: Any) -> Operation:

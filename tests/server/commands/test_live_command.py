@@ -102,7 +102,7 @@ def test_a_session_that_somebody_cancels_ends_the_command_at_once(small_server, 
         with small_server.client(key) as client:
             assert client.post(f"/v1/jobs/{job['job_id']}/cancel").status_code == 202
         _, errors = command.communicate(timeout=15)
-    assert (command.returncode, errors) == (1, "scribewire: Job_not_completed (409): canceled.\n")
+    assert (command.returncode, errors) == (1, "scribewire: Canceled (job_not_completed).\n")
 
 
 BROKEN = f"""#!{sys.executable}

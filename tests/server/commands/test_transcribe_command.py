@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server, elsewhere, tmp_path):
             2,
             "--key must be given for https://speech.example.org",
         ),
-        ((str(CLIP), "--server", small_server.base, "--key", "sw_live_nonsense"), 1, "Invalid_key (401)"),
+        ((str(CLIP), "--server", small_server.base, "--key", "sw_live_nonsense"), 1, "(invalid_key)."),
         ((str(wrong), "--server", small_server.base), 1, f"{wrong}: "),
         ((f"{elsewhere}/none.flac", "--server", small_server.base), 1, "status 404"),
         ((str(CLIP), "--max-cue-s", "half"), 2, "--max-cue-s must be a number from 1 to 20, got 'half'."),

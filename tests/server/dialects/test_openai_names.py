@@ -178,10 +178,27 @@ def test_a_member_in_the_query_is_said_to_have_no_effect(live_server, path):
         assert answer.headers["scribewire-warning"] == told
 
 
+def test_log_probabilities_of_words_come_where_they_are_asked_for_and_join_to_the_text(client):
+    asked = {"file": ("a.wav", wav()), "model": "whisper-1", "include": ["logprobs"]}
+    whole = client.audio.transcriptions.create(**asked)
+    shown = client.audio.transcriptions.create(file=asked["file"], model="whisper-1", response_format="verbose_json")
+    assert "".join(one.token for one in whole.logprobs) == whole.text == shown.text
+    assert [bytes(map(int, one.bytes)).decode() for one in whole.logprobs] == [one.token for one in whole.logprobs]
+    assert all(-21 < one.logprob <= 0 for one in whole.logprobs)
+    told = list(client.audio.transcriptions.create(**asked, stream=True))
+    deltas = [one for one in told if one.type == "transcript.text.delta"]
+    assert all("".join(token.token for token in one.logprobs) == one.delta for one in deltas)
+    scores = [one.model_dump() for one in whole.logprobs]
+    assert [token.model_dump() for one in deltas for token in one.logprobs] == scores
+    assert [one.model_dump() for one in told[-1].logprobs] == scores
+    plain = client.audio.transcriptions.create(file=asked["file"], model="whisper-1")
+    assert plain.logprobs is None
+
+
 def test_members_that_make_no_difference_here_are_taken(client):
     assert transcribe(client, chunking_strategy="auto", include=["logprobs"]) == "so my fellow"
     raw = client.audio.transcriptions.with_raw_response.create(
-        file=("a.wav", wav()), model="whisper-1", include=["logprobs"]
+        file=("a.wav", wav()), model="whisper-1", include=["logprobs"], response_format="verbose_json"
     )
     assert raw.headers["scribewire-warning"] == 'unknown_parameter;param="include"'
     with pytest.raises(openai.UnprocessableEntityError, match="redact"):

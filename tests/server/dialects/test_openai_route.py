@@ -1,5 +1,6 @@
 """Tests of OpenAI's streamed answer when it takes long, or when the server stops before its end."""
 
+import math
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -62,3 +63,13 @@ def test_streamed_deltas_of_a_script_without_spaces_add_up_to_the_text(tmp_path)
         told = [orjson.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     assert "".join(event["delta"] for event in told if event["type"] == "transcript.text.delta") == told[-1]["text"]
     assert told[-1]["text"] == "你好"
+
+
+def test_log_probabilities_of_a_script_without_spaces_join_to_the_text_and_are_those_of_the_words(tmp_path):
+    with serve(tmp_path) as server, server.new_client() as client:
+        server.batch.scripts["slow"] = without_spaces
+        form = {"model": "whisper-1", "prompt": "slow", "include[]": "logprobs"}
+        answer = client.post("/v1/audio/transcriptions", files={"file": wav(2)}, data=form).json()
+    assert [one["token"] for one in answer["logprobs"]] == ["你", "好"]
+    said = chunk(0, "你", "好").segments[0].words
+    assert [round(math.exp(one["logprob"]), 4) for one in answer["logprobs"]] == [one.probability for one in said]
