@@ -62,7 +62,7 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
 
 
 def text_body(job: Job, stored: Iterable[bytes]) -> bytes:
-    """The body of json with log probabilities. *stored*: the timeline. Call it on a thread, because a long file takes a moment."""
+    """The body of json with log probabilities. Call it on a thread, because a long file takes a moment."""
     return orjson.dumps({"text": job.text, "logprobs": word_logprobs(job, stored), "usage": usage(job)})
 
 

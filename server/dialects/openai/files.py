@@ -95,7 +95,7 @@ class AudioFiles:
             body = await compute(job.account, total_bytes(chunks), diarized_body, job, chunks)
             return Response(body, media_type="application/json")
         if wish.logprobs:
-            chunks = await self.parts.jobs.chunks(job.id)
+            chunks = await self.parts.storage.timelines.entries(job.id)
             body = await compute(job.account, total_bytes(chunks), text_body, job, chunks)
             return Response(body, media_type="application/json")
         return json_response({"text": job.text, "usage": usage(job)})
@@ -139,7 +139,7 @@ class AudioFiles:
                 yield stream_event("transcript.text.segment", **segment)
         found = {}
         if wish.logprobs:
-            chunks = await self.parts.jobs.chunks(job.id)
+            chunks = await self.parts.storage.timelines.entries(job.id)
             found["logprobs"] = await compute(job.account, total_bytes(chunks), word_logprobs, over, chunks)
         yield stream_event("transcript.text.done", text=over.text, **found, usage=usage(over))
         yield event(None, b"[DONE]")
