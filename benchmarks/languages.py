@@ -93,7 +93,6 @@ class Ours:
                 soundfile.write(path, recording.samples, RATE, subtype="PCM_16")
                 batch = Batch(
                     engine=self._engines[models.names[0]],
-                    recogniser=LanguageRouter(models),
                     models=models,
                     voice=self._voice,
                     isolation=isolation,

@@ -14,7 +14,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
 
 
 def recognise(paths: Sequence[Path], *, model: str, at_once: int) -> list[RecognitionResult]:
@@ -23,7 +23,7 @@ def recognise(paths: Sequence[Path], *, model: str, at_once: int) -> list[Recogn
         engine = stack.enter_context(closing(load(EngineSettings(engine="whisper", model=model))))
         batch = Batch(
             engine=engine,
-            recogniser=stack.enter_context(closing(Scheduler(engine))),
+            models=stack.enter_context(closing(ModelSet.of(engine))),
             voice=VoiceDetector(),
             isolation=stack.enter_context(closing(Isolation())),
             threads=stack.enter_context(ThreadPoolExecutor(at_once)),

@@ -86,25 +86,22 @@ class Batch:
         self,
         *,
         engine: Engine,
-        recogniser: LanguageRouter,
+        models: ModelSet,
         voice: VoiceDetector | None,
         isolation: Isolation,
         threads: Executor,
-        models: ModelSet | None = None,
         voices: SpeakerModels | None = None,
         text: TextSettings = USUAL_SETTINGS,
     ) -> None:
-        """Make what transcribes files with *engine*, or with several *models*.
+        """Make what transcribes files with *models*.
 
-        *recogniser*: hears windows: the Scheduler of *engine*, or a LanguageRouter of *models*.
+        *engine*: that of one of the *models*, whose batches count for all.
         *voice*: None: all of a file counts as speech.
         *threads*: at least as many as files at the same time.
-        *models*: those that BatchOptions.model may name. *engine* is then one of them, whose batches count for all.
         *voices*: for BatchOptions.speakers; a scripted engine needs none.
         """
         self._engine = engine
         self._models = models
-        self._recogniser = recogniser
         self._voice = voice
         self._isolation = isolation
         self._threads = threads
@@ -117,7 +114,7 @@ class Batch:
 
     def model_of(self, language: str | None) -> str:
         """Return the name of the model that hears *language*."""
-        return self._engine.model if self._models is None else self._models.name_for(language)
+        return self._models.name_for(language)
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
         """Return what known people sound like, by name, for SpeakerOptions. Raises UnusableReference."""
@@ -181,7 +178,7 @@ class Batch:
         done = [chunk for chunk in done if chunk.channel == channel.number]
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
-            self._recogniser_of(options.model),
+            LanguageRouter(self._models if options.model is None else self._models.only(options.model)),
             tenant=options.tenant,
             language=options.language,
             languages=options.languages,
@@ -246,15 +243,8 @@ class Batch:
         for copy, original in gate.copies.items():
             channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
-    def _recogniser_of(self, model: str | None) -> LanguageRouter:
-        if model is None or self._models is None:
-            return self._recogniser
-        return LanguageRouter(self._models.only(model))
-
     def _longest_job(self, options: BatchOptions) -> int:
         """Return the most samples of a job: what suits the model of the order's language, or else the default one."""
-        if self._models is None:
-            return self._engine.longest_job
         return self._models.longest_job(options.model or self._models.name_for(options.language))
 
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":

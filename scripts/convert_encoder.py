@@ -6,7 +6,7 @@
 
 The package onnx is needed here alone. The weights are stored as 16-bit floats, which halves the file and moves no
 embedding by more than a cosine distance of 0.00004. If the digest that is printed changes, change it in
-pipeline/speakers/weights.py too.
+pipeline/speakers/models.py too.
 """
 
 import argparse

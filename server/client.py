@@ -13,6 +13,7 @@ audio by the number of bytes that the server has.
 """
 
 import asyncio
+import base64
 import secrets
 import time
 from collections import deque
@@ -146,12 +147,13 @@ class Client:
         return record
 
     async def output(self, record: Mapping[str, Any], name: str) -> bytes:
-        """The bytes of the output *name* (json, srt, vtt, txt or audio) of a finished *record*.
+        """The bytes of the output *name* (json, srt, vtt, txt or docx) of a finished *record*.
 
         For a job with `retention="none"` pass the record that transcribe() or wait() returned: only it has the results.
         """
         if name in record.get("outputs", {}):
-            return str(record["outputs"][name]).encode()
+            content = str(record["outputs"][name])
+            return base64.b64decode(content) if name.startswith("docx") else content.encode()
         answer = await self._send("GET", record["formats"][name])
         return answer.content
 

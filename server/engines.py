@@ -21,7 +21,6 @@ from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import KnownModel, ModelSet
-from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
 from pipeline.speakers.windows import SpeakerModels
@@ -222,11 +221,10 @@ def _serve(
     limit: int | None = None,
     config: Config | None = None,
 ) -> ServedModels:
-    models, router = opened.models, LanguageRouter(opened.models)
+    models = opened.models
     speakers, turn_ends = recognisers.speakers, recognisers.turn_ends
     batch = Batch(
         engine=opened.engine,
-        recogniser=router,
         models=models,
         voice=recognisers.voice,
         isolation=isolation,

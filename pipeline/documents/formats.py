@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import seconds
+from pipeline.documents import docx
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, end_before_next, milliseconds
 from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
 from pipeline.documents.search import search_objects
@@ -256,6 +257,11 @@ OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
             "text/plain; charset=utf-8",
             "txt",
             lambda transcript, heading: txt(transcript, paragraphs=heading.paragraphs),
+        ),
+        "docx": OutputFormat(
+            docx.MEDIA_TYPE,
+            "docx",
+            lambda transcript, _heading: docx.docx(transcript.segments, language=transcript.language),
         ),
     }
 )

@@ -68,7 +68,12 @@ class ModelSet:
     @classmethod
     def of(cls, engine: Engine) -> "ModelSet":
         """Return a set of one engine, which is loaded already."""
-        known = KnownModel(engine.model, frozenset(engine.languages), translates=engine.translates)
+        known = KnownModel(
+            engine.model,
+            frozenset(engine.languages),
+            longest_job=engine.longest_job,
+            translates=engine.translates,
+        )
         models = cls([known], lambda _: engine)
         models.pin(engine.model)
         return models

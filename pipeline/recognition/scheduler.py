@@ -39,7 +39,7 @@ FILES_S = 2.0
 
 It has at least one window, however long that takes."""
 
-FILES_AMID_SPEECH_S = 0.5
+FILES_WITHIN_SPEECH_S = 0.5
 """The same while people speak."""
 
 TRANSLATION_WAITS_S = 1.0
@@ -196,7 +196,7 @@ class CallOrder:
         same = [first, *(work for work in order if work is not first and work.shares_call(first))]
         files = [work for work in same if work.urgency is Urgency.BATCH][: self._file_windows(first)]
         group = [work for work in same if work.urgency is not Urgency.BATCH or work in files]
-        group = group[: first.model.max_batch]
+        group = group[: first.model.engine.max_batch]
         for work in group[1:]:
             self._renew(work)
         # A renewed window may be of another bucket. It comes soon.
@@ -206,8 +206,8 @@ class CallOrder:
         """Return how many windows of files may be in the call of *first*."""
         window_s = first.model.file_window_s
         if not window_s:  # it is not known how long they take
-            return 1 if self._people_speak else first.model.max_batch
-        soon = int((FILES_AMID_SPEECH_S if self._people_speak else FILES_S) / window_s)
+            return 1 if self._people_speak else first.model.engine.max_batch
+        soon = int((FILES_WITHIN_SPEECH_S if self._people_speak else FILES_S) / window_s)
         return max(soon, first.urgency is Urgency.BATCH)
 
     @staticmethod
@@ -220,7 +220,7 @@ class CallOrder:
             return
         if newest is not None:
             newest = replace(newest, language=work.item.language)
-            work.item, work.bucket = newest, work.model.bucket(newest)
+            work.item, work.bucket = newest, work.model.engine.bucket(newest)
             work.urgency, work.audio_s = Urgency.of(newest), len(newest.samples) / RATE
 
     def _rank(self, work: Work) -> tuple[float, float, float]:
@@ -279,7 +279,7 @@ class Scheduler:
 
     def __init__(self, engine: Engine, order: CallOrder | None = None) -> None:
         """*order* is that of the other models on this machine. None: there is no other model."""
-        self._engine = engine
+        self.engine = engine
         self._order = order or CallOrder()
         self._longest_call_s = LONGEST_CALL_S
         self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
@@ -318,10 +318,10 @@ class Scheduler:
 
         Raises EngineFailed, EngineTimeout.
         """
-        audio_s, bucket, now = len(request.samples) / RATE, self.bucket(request), time.monotonic()
+        audio_s, bucket, now = len(request.samples) / RATE, self.engine.bucket(request), time.monotonic()
         if urgency is None:
             urgency = Urgency.of(request)
-        work = Work(self, self._engine.recognise, request, bucket, urgency, tenant, audio_s, now, newer)
+        work = Work(self, self.engine.recognise, request, bucket, urgency, tenant, audio_s, now, newer)
         result: RecognitionResult = await self._submit(work)
         return work.item, result
 
@@ -350,17 +350,12 @@ class Scheduler:
     @property
     def share(self) -> float:
         """The part of the machine that one call uses."""
-        return 1 / self._engine.replicas
+        return 1 / self.engine.replicas
 
     @property
     def file_share(self) -> float:
         """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
-        return self._engine.file_replicas_amid_speech * self.share
-
-    @property
-    def max_batch(self) -> int:
-        """The most windows in one call."""
-        return self._engine.max_batch
+        return self.engine.file_replicas_amid_speech * self.share
 
     @property
     def answers(self) -> bool:
@@ -371,10 +366,6 @@ class Scheduler:
     def idle(self) -> bool:
         """Whether no work of this model waits and no call runs."""
         return not self._running and all(work.model is not self for work in self._order.waiting)
-
-    def bucket(self, request: DecodeRequest) -> Hashable:
-        """Return what the windows of one call have in common."""
-        return self._engine.bucket(request)
 
     async def _submit(self, work: Work) -> Any:
         if self._closed:
@@ -479,7 +470,7 @@ class Scheduler:
         self._weighed_at = time.monotonic()
 
     def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
-        return [self._engine.detect_language(samples) for samples in items]
+        return [self.engine.detect_language(samples) for samples in items]
 
 
 def lower_priority() -> None:

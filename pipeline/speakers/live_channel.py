@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from pipeline.attribution import SpeakerTimes
 from pipeline.audio import Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.diarizer import name_voices
+from pipeline.speakers.diarizer import name_voices, voice_turns
 from pipeline.speakers.frames import LENGTH, STEP, Window
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.state import Voices
-from pipeline.speakers.timeline import voice_turns
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.words import SpeakerTurn, Word, speaker_number
 
@@ -189,14 +188,11 @@ class LiveChannel:
         """Find the turns of the last windows again. Return the position after which they count."""
         assert self._voices is not None
         recent = self.windows[-RECENT:]
-        base = recent[0].start
-        shift = base * STEP
-        border = 0 if recent[0] is self.windows[0] else shift + LENGTH // 2
-        placed = [replace(window, start=window.start - base) for window in recent]
+        border = 0 if recent[0] is self.windows[0] else recent[0].start * STEP + LENGTH // 2
         newest = [
-            SpeakerTurn(str(turn.voice), max(turn.start + shift, border), turn.end + shift)
-            for turn in voice_turns(placed, self._voices, self._analysed_to - shift)
-            if turn.end + shift > border
+            SpeakerTurn(str(turn.voice), max(turn.start, border), turn.end)
+            for turn in voice_turns(recent, self._voices, self._analysed_to)
+            if turn.end > border
         ]
         older = [
             turn if turn.end <= border else replace(turn, end=border) for turn in self._turns if turn.start < border

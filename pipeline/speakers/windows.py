@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.embedding import HOP, VoiceEncoder, mel_frames, piece_lengths
 from pipeline.speakers.frames import (
     HEARD,
     OFFSET,
@@ -27,7 +26,7 @@ from pipeline.speakers.frames import (
     average,
     turn_of_pieces,
 )
-from pipeline.speakers.segmentation import SegmentationModel
+from pipeline.speakers.models import HOP, SegmentationModel, VoiceEncoder, mel_frames, piece_lengths
 
 PAUSE = 12
 """Frames, 0.2 s: a longer pause ends a turn."""

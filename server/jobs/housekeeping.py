@@ -16,6 +16,7 @@ from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.erasures import ErasureReason
+from server.model.orders import AUDIO
 from server.storage.ports import BlobStore
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
@@ -75,7 +76,10 @@ class JobChores:
             log.warning("jobs reaped", extra={"count": reaped})
 
     async def delete_spent_audio(self) -> None:
-        """Delete the audio of ended jobs. What cannot be deleted is tried again at the next call."""
+        """Delete the audio of ended jobs, unless it is kept with their outputs.
+
+        What cannot be deleted is tried again at the next call.
+        """
         tried: set[str] = set()
         left = 0
         while found := [job for job in await self.jobs.list_with_audio(limit=100 + left) if job not in tried]:
@@ -83,7 +87,8 @@ class JobChores:
             deleted = []
             for job_id in found:
                 with contain("deleting audio", self.metrics, job=job_id):
-                    await self.blobs.delete(source_key(job_id))
+                    if await self.jobs.artifact(job_id, AUDIO) is None:
+                        await self.blobs.delete(source_key(job_id))
                     await self.blobs.delete(voices_key(job_id))
                     deleted.append(job_id)
             await self.jobs.note_audio_deleted(deleted)

@@ -215,13 +215,15 @@ FILE_CHANNELS = Member(
     f"Of raw samples: how many channels are interleaved; 1 if left out, {SEPARATE_CHANNELS[0]} with channels=separate",
 )
 RAW_MEMBERS: tuple[Member[Any], ...] = (FILE_ENCODING, FILE_RATE, FILE_CHANNELS)
+FILE_RECORD = Member("record", boolean, False, "Keep the audio with the job, as GET /v1/jobs/{job_id}/audio")
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
 DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
 URL = Member("url", url_text, None)
 AUDIO_URL = Member("audio_url", url_text, None)
 FILE_MEMBERS: tuple[Member[Any], ...] = (
-    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, WAIT, SCENARIO, DOCUMENT_SCHEMA
+    URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, FILE_RECORD, WAIT, SCENARIO,
+    DOCUMENT_SCHEMA,
 )  # fmt: skip
 
 ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)

@@ -52,6 +52,9 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
         scenario=members.get(declared.SCENARIO) if sandbox else None,
     )
     audio = audio_order(members)
+    record = members.get(declared.FILE_RECORD)
+    if record and order.text.redact:
+        members.refuse(declared.FILE_RECORD.name, "conflict", "the kept file would have what redact hides")
     wait_s = members.get(declared.WAIT)
     members.get(declared.DOCUMENT_SCHEMA)
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
@@ -61,7 +64,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(
-        replace(order, **audio, known_speakers=tuple(people)),
+        replace(order, **audio, record=record, known_speakers=tuple(people)),
         twin if url is None else url,
         wait_s,
         members.shortened_prompt(declared.PROMPT) + ignored_speakers(order) + unknown,
@@ -227,7 +230,7 @@ def with_retention(order: Order, default: str | None) -> Order:
     Raises Refused invalid_parameter if it asks for a recording that would not be kept.
     """
     settled = order if order.retention is not None else replace(order, retention=default)
-    if not settled.keeps_results and settled.live is not None and settled.live.record:
+    if not settled.keeps_results and settled.keeps_audio:
         raise invalid_member("record", "conflict", "a recording is kept, which retention none rules out")
     return settled
 

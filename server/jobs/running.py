@@ -1,5 +1,7 @@
 """The work on one job under one lease: transcribe a file part by part, or download the audio of an address."""
 
+import asyncio
+import hashlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -22,7 +24,8 @@ from server.jobs.probing import Prober
 from server.jobs.voices import known_recordings, speaker_options
 from server.model.accounts import Plan
 from server.model.leases import HandBack
-from server.model.outcomes import Outcome
+from server.model.orders import AUDIO
+from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
 
 
@@ -101,7 +104,8 @@ class TranscriptionAttempt(JobAttempt):
                 await self._checkpoint(part, past.place)
                 if self._stopping:
                     raise Stopped
-        recognised = Recognised(engine=self._batch.engine_name, model_of=self._batch.model_of)
+            audio = await asyncio.to_thread(_audio_artifact, job.blob, path) if order.keeps_audio else None
+        recognised = Recognised(engine=self._batch.engine_name, model_of=self._batch.model_of, audio=audio)
         return await self._tools.finisher.outcome(self.held, recognised)
 
     def parts(self, path: Path, options: BatchOptions, done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
@@ -146,6 +150,13 @@ class DownloadAttempt(JobAttempt):
 
 class Stopped(Exception):
     """The server is shutting down, and the chunk in progress has been stored."""
+
+
+def _audio_artifact(key: str, path: Path) -> Artifact:
+    """The stored audio under *key*, which is the file at *path*, as an output of its job."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Artifact(kind=AUDIO, blob=key, sha256=digest, bytes=file.tell())
 
 
 def source_key(job_id: str) -> str:

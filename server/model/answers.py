@@ -183,7 +183,7 @@ class Job(Body, kw_only=True):
     metadata: Annotated[
         dict[str, Annotated[str, Meta(max_length=bounds.MAX_METADATA_CHARS)]], Meta(max_length=bounds.MAX_METADATA_KEYS)
     ]
-    warnings: Annotated[list[Warned] | UnsetType, note("Not in lists")] = UNSET
+    warnings: list[Warned] | UnsetType = UNSET
     text_options: (
         Annotated[Object, Meta(extra_json_schema={"$ref": "#/components/schemas/TextOptions"})] | UnsetType
     ) = UNSET
@@ -193,6 +193,7 @@ class Job(Body, kw_only=True):
     revision: Annotated[Whole, note("Of the corrections by people; 0: as recognised")] = 0
     corrected: Annotated[bool, note("Whether people corrected it")] = False
     matches: Annotated[list[Match] | UnsetType, note("In lists with q: where it is said")] = UNSET
+    audio_url: Annotated[Uri | UnsetType, note("The audio, once completed, when record was true; not in lists")] = UNSET
     schema: Annotated[Literal["service_v1"] | UnsetType, note("Once completed, when json was asked for")] = UNSET
     live: LiveState | UnsetType = UNSET
     speakers: Annotated[list[Speaker] | UnsetType, note("Once completed, when diarize was true")] = UNSET

@@ -211,6 +211,7 @@ class JobFilter:
     language: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     query: Query | None = None  # words and phrases that the transcript has
+    name: str | None = None  # case-insensitive substring of the file's name or the address
     descending: bool = True
     after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before
 

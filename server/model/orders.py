@@ -76,6 +76,7 @@ class Order:
     max_speakers: int | None = None  # None: no bound
     subtitles: SubtitleShape = USUAL_SHAPE  # of the srt and vtt files
     text: TextOptions = NO_CHANGES  # what is done with the words after recognition
+    record: bool = False  # keep the file that was sent or fetched; for live sessions LiveOptions has it
     callback: Mapping[str, Any] | None = None
     """The name of the `dialect` that writes the webhook's body, and what it must remember. None: the usual body."""
 
@@ -99,6 +100,11 @@ class Order:
     def counted_sessions(self) -> int:
         """The number of live sessions that this one counts as: one for each separate channel."""
         return len(self.live_channels)
+
+    @property
+    def keeps_audio(self) -> bool:
+        """Whether the audio is kept as long as the results."""
+        return self.record if self.live is None else self.live.record
 
     @property
     def keeps_results(self) -> bool:

@@ -11,7 +11,7 @@ from server.model.jobs import Result
 class Artifact:
     """One finished output file."""
 
-    kind: str  # json | srt | vtt | txt | audio
+    kind: str  # json | srt | vtt | txt | docx | audio
     blob: str
     sha256: str
     bytes: int

@@ -1,5 +1,6 @@
 """Renders the job record, which clients see in answers, lists, events and webhooks."""
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -73,13 +74,15 @@ class Records:
             shown.text, shown.speakers = None, UNSET
         if isinstance(shown.live, answers.LiveState):
             shown.live = replace(shown.live, **(await self.live.progress(job)).to_json())
-            if await self.storage.jobs.artifact(job.id, AUDIO) is not None:
-                shown.live.audio_url = self.links.output(job, AUDIO, ttl_s=ttl_s)
+        if job.order.keeps_audio and await self.storage.jobs.artifact(job.id, AUDIO) is not None:
+            shown.audio_url = self.links.output(job, AUDIO, ttl_s=ttl_s)
+            if isinstance(shown.live, answers.LiveState):
+                shown.live.audio_url = shown.audio_url
         return shown
 
     def list_item(self, job: Job) -> answers.Job:
-        """The record in a list, without text and warnings."""
-        return record(job, self.links, text=UNSET, warnings=UNSET)
+        """The record in a list, without text."""
+        return record(job, self.links, text=UNSET)
 
     async def announcement(self, job: Job, *, seq: int | None = None, event: str | None = None) -> Announcement:
         """The body of a webhook and of a stream's last event: type, time, and the record without words.
@@ -115,13 +118,17 @@ class Records:
         return _notice(job, shown, more, event)
 
     async def _outputs(self, job: Job) -> dict[str, str]:
-        """The content of the job's output files by name."""
+        """The content of the job's output files by name; of a file that is no text, in base64."""
         found = {name: await self.storage.jobs.artifact(job.id, name) for name in job.order.outputs}
         return {
-            name: b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)]).decode()
+            name: _as_text(name, b"".join([piece async for piece in self.storage.blobs.read(artifact.blob)]))
             for name, artifact in found.items()
             if artifact is not None
         }
+
+
+def _as_text(name: str, content: bytes) -> str:
+    return base64.b64encode(content).decode() if name.startswith("docx") else content.decode()
 
 
 def _notice(job: Job, shown: answers.Job, more: Mapping[str, Any], event: str | None = None) -> answers.Notice:

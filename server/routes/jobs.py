@@ -3,6 +3,7 @@
 import hashlib
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import PurePath
 from urllib.parse import urlencode
 
 from msgspec.json import encode as json_bytes
@@ -55,6 +56,17 @@ class Download:
     media_type: str
     extension: str
 
+
+AUDIO_TYPES = {
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+    "mp4": "video/mp4",
+    "matroska": "video/webm",
+}
+"""Media types of the containers that browsers play, by the names that sources have."""
 
 LINK_CODES = ("invalid_signature", "url_expired")
 RECORDING = Download(recording.MEDIA_TYPE, recording.EXTENSION)
@@ -119,6 +131,19 @@ class Jobs(RouteGroup):
                     304: Answer("Unchanged"),
                 },
                 codes=("output_not_found", "job_not_completed", *LINK_CODES, "range_not_satisfiable"),
+            ),
+            Operation(
+                Endpoint("GET", "/v1/jobs/{job_id}/audio", self.play, "downloadAudio"),
+                auth=Auth.OWN,
+                summary="Download or play the audio of a job that kept it",
+                description="The request must have had `record`. Takes the owner's key; players take the record's "
+                "`audio_url`, which needs none.",
+                answers={
+                    200: Answer("The file", media_type="*/*", headers=("ETag",)),
+                    206: Answer("A range of it", media_type="*/*", headers=("Content-Range",)),
+                    304: Answer("Unchanged"),
+                },
+                codes=("output_not_found", "job_not_completed", "range_not_satisfiable"),
             ),
         ]
 
@@ -185,7 +210,16 @@ class Jobs(RouteGroup):
             job = await self.mine(request, await self.parts.access.identify(request))
         if name not in _outputs(job):
             raise Problem("output_not_found", f"this job was not asked for {name[:20]!r}")
-        artifact = await self.parts.jobs.artifact(job_id, name)
+        return await self._send(request, job, name)
+
+    async def play(self, request: Request, _caller: Caller) -> Response:
+        job = await self.mine(request, await self.parts.access.identify(request))
+        if not job.order.keeps_audio:
+            raise Problem("output_not_found", "the audio of this job was not kept; ask for that with record=true")
+        return await self._send(request, job, AUDIO)
+
+    async def _send(self, request: Request, job: Job, name: str) -> Response:
+        artifact = await self.parts.jobs.artifact(job.id, name)
         if artifact is None and job.state is State.COMPLETED:
             raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
@@ -235,7 +269,7 @@ class Jobs(RouteGroup):
 
 
 def _download_headers(job: Job, name: str, *, etag: str) -> dict[str, str]:
-    kind = _download(name)
+    kind = _download(job, name)
     return {
         "ETag": f'"{etag}"',
         "Accept-Ranges": "bytes",
@@ -259,15 +293,18 @@ def _part(request: Request, size: int, etag: str) -> ByteRange | None:
 
 def _outputs(job: Job) -> tuple[str, ...]:
     """The names of the outputs that a completed job has."""
-    recorded = job.order.live is not None and job.order.live.record
-    return (*job.order.outputs, AUDIO) if recorded else job.order.outputs
+    return (*job.order.outputs, AUDIO) if job.order.keeps_audio else job.order.outputs
 
 
-def _download(name: str) -> Download:
-    if name == AUDIO:
+def _download(job: Job, name: str) -> Download:
+    """The type and extension of an output. The kept audio of a file is that file."""
+    if name != AUDIO:
+        kind, target = output_format(name)
+        return Download(kind.media_type, f"{target}.{kind.extension}" if target else kind.extension)
+    if job.order.live is not None:
         return RECORDING
-    kind, target = output_format(name)
-    return Download(kind.media_type, f"{target}.{kind.extension}" if target else kind.extension)
+    media_type = AUDIO_TYPES.get(job.source.format or "", "application/octet-stream")
+    return Download(media_type, PurePath(job.source.filename or "").suffix[1:] or job.source.format or "bin")
 
 
 def _etag(job: Job, live: object, *, ttl_s: int, expires_s: int) -> str:
@@ -302,6 +339,7 @@ LIST_PARAMETERS = (
         {"type": "object", "maxProperties": MAX_METADATA_KEYS, "additionalProperties": {"type": "string"}},
         "Only jobs with this metadata: `metadata[key]=value`",
     ),
+    Parameter("name", "query", {"type": "string"}, "Text that the file's name or its address contains"),
     Parameter(
         "q", "query", {"type": "string"}, "Words that were said, and phrases in quotes; whatever their case and accents"
     ),
@@ -326,6 +364,7 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         language=_language(query.get("language", "")),
         metadata=metadata,
         query=asked if (asked := Query.of(query.get("q", ""))).phrases else None,
+        name=query.get("name") or None,
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=_owner(caller)),
     ), limit or 20

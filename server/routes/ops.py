@@ -1,6 +1,7 @@
 """Health, formats, descriptions and metrics."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, js
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.model import answers
+from server.model.accounts import SIGNUP_PLAN
 from server.requests.parts import RouteGroup
 
 DAY = {"Cache-Control": "public, max-age=86400"}
@@ -64,10 +66,14 @@ class Ops(RouteGroup):
         self.parts.metrics.webhook_backlog.set(await self.parts.storage.outbox.backlog())
         return Response(self.parts.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def index(self, _request: Request, _caller: Caller) -> Response:
-        """The main addresses, for programs that ask for /."""
+    async def index(self, request: Request, _caller: Caller) -> Response:
+        """The main addresses, what a free key holds, and whether the owner asks, for programs that ask for /."""
+        owner = await self.parts.access.find_owner(request) is not None
+        free = self.parts.limits.plans[SIGNUP_PLAN]
         here = {name: f"{self.parts.links.public_base_url}{path}" for name, path in PLACES.items()}
-        return json_response({"service": "scribewire", "version": __version__, **here})
+        return json_response(
+            {"service": "scribewire", "version": __version__, **here, "free_key": asdict(free), "owner": owner}
+        )
 
 
 class Description:

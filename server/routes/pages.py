@@ -39,7 +39,7 @@ POLICY: Mapping[str, str] = {
 GUARDS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Permissions-Policy": "microphone=(self), display-capture=(self), camera=(), geolocation=()",
     "Referrer-Policy": "no-referrer",  # a page's address may contain a stream token
 }
 

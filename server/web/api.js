@@ -8,6 +8,34 @@ let key = stored();
 
 export const getKey = () => key;
 
+const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+let owner = false;
+let asked = null;
+
+/** Whether this page was opened by the owner of the server, on the server's own machine: requests need no key then. */
+export const isOwner = () => owner;
+
+/** Whether the server answers requests of this page. */
+export const admitted = () => owner || key !== null;
+
+/** Find out whether the owner opened this page. The event "key" tells the views. */
+export const admission = () => (asked ??= findOwner());
+
+async function findOwner() {
+  if (!LOOPBACK.includes(location.hostname) || !(await serverFacts())?.owner) return;
+  if (key && (await get("v1/usage", { Authorization: `Bearer ${key}` }))?.status !== 401) return;
+  owner = true;
+  setKey(null); // the server refuses the one that was stored
+}
+
+/** Return what the server says of itself to anybody; null if it does not answer. */
+export async function serverFacts() {
+  const answer = await get("", { Accept: "application/json" });
+  return answer?.ok ? answer.json() : null;
+}
+
+const get = (path, headers) => fetch(new URL(path, root), { headers }).catch(() => null);
+
 /** Store *value* in this browser; null deletes the stored key. The event "key" tells all views about it. */
 export function setKey(value) {
   key = value;
@@ -41,7 +69,7 @@ export class Problem extends Error {
   }
 
   /** Whether trying again may help. */
-  get to_erase() {
+  get passing() {
     return this.status >= 500 || ["ingest_busy", "too_many_connections", "rate_limited"].includes(this.code);
   }
 }
@@ -88,8 +116,8 @@ export function socketAddress(link, query = {}) {
 }
 
 /** Get a token for the events of one job, which may be part of a link. */
-export const eventsToken = (jobId, ttl_seconds = 3600) =>
-  ask("v1/tokens", { method: "POST", body: { job_id: jobId, scope: "events", ttl_seconds } });
+export const eventsToken = (jobId, lasting = { ttl_seconds: 3600 }) =>
+  ask("v1/tokens", { method: "POST", body: { job_id: jobId, scope: "events", ...lasting } });
 
 /** Get the names of all files that the server can make of a transcript. */
 export const outputFormats = async () => (await ask("v1/formats")).outputs.map(({ name }) => name);

@@ -1,5 +1,6 @@
 // The main page: shows one view at a time, which the part of the address after # names.
 
+import { admission } from "./api.js";
 import { find } from "./dom.js";
 import { showHearing } from "./hearing.js";
 import "./speak.js";
@@ -31,5 +32,6 @@ function route(moved) {
 }
 
 addEventListener("hashchange", () => route(true));
+admission();
 route(false);
 showHearing();

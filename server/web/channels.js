@@ -1,8 +1,8 @@
 // The channels of the account: lasting addresses of live captions, which are made, copied and deleted here.
 
-import { ask, base, getKey } from "./api.js";
+import { admitted, ask, base } from "./api.js";
 import { announce, copy, find, make } from "./dom.js";
-import { guarded } from "./problems.js";
+import { Said, guarded } from "./problems.js";
 
 const problem = find("#account-problem");
 const list = find("#channels");
@@ -10,15 +10,24 @@ const list = find("#channels");
 /** Return *link*, a page of captions, on the origin of this page: the server may know itself by another name. */
 export const ownPage = (link) => new URL(link.slice(link.lastIndexOf("/live/") + 1), base()).href;
 
-/** Return *link*, a page of captions, as an overlay for streaming software. */
-export function overlayLink(link) {
+for (const place of document.querySelectorAll(".overlay-look")) {
+  place.append(find("#overlay-options").content.cloneNode(true));
+}
+
+/** Return *link*, a page of captions, as an overlay for streaming software that looks as the fields in *place* say. */
+export function overlayLink(link, place) {
   const url = new URL(link);
   url.searchParams.set("overlay", "1");
+  for (const control of place.querySelectorAll("[name]")) {
+    if (!control.reportValidity()) throw new Said(`${control.labels[0].firstChild.textContent.trim()}: ${control.validationMessage}`);
+    const usual = control.defaultValue ?? control.options[0].value;
+    if (control.value !== usual) url.searchParams.set(control.name, control.value.replace("#", ""));
+  }
   return url.href;
 }
 
 /** Return the account's channels. */
-export const channels = async () => (getKey() ? (await ask("v1/channels")).data : []);
+export const channels = async () => (admitted() ? (await ask("v1/channels")).data : []);
 
 function row({ channel_id, name, page_url }) {
   const link = ownPage(page_url);
@@ -34,7 +43,7 @@ function row({ channel_id, name, page_url }) {
     make("a", { href: link, target: "_blank", rel: "noopener" }, name),
     make("span", { class: "row" },
       button("Copy link", guarded(problem, () => copy(link, "Link"))),
-      button("Copy overlay link", guarded(problem, () => copy(overlayLink(link), "Overlay link"))),
+      button("Copy overlay link", guarded(problem, () => copy(overlayLink(link, find("#account-view .overlay-look")), "Overlay link"))),
       button("Delete", remove),
     ),
   );

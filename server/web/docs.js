@@ -46,7 +46,7 @@ function operation(said) {
     make("h3", {}, badge(method), " ", code(path)),
     make("p", {}, make("strong", {}, `${summary}.`), " ", coded(description)),
     make("p", { class: "quiet" }, access(security)),
-    parameters.length > 0 && block("Parameters", table(["Name", "In", "Type", "Meaning"], parameters.map(parameter))),
+    parameters.length > 0 && block("Parameters", table(`${method} ${path}`, ["Name", "In", "Type", "Meaning"], parameters.map(parameter))),
     body && block("Body", Object.entries(body.content).map(([type, content]) => kind(type, content, body.required))),
     block("Answers", make("dl", { class: "answers" }, answers.filter(([status]) => status < "4").map(answer))),
     block("Errors", make("dl", { class: "answers" }, answers.filter(([status]) => status >= "4").map(refused))),
@@ -64,9 +64,9 @@ function access(security) {
 
 const block = (title, ...content) => make("div", { class: "block" }, make("h4", {}, title), content);
 
-function table(heads, rows) {
+function table(title, heads, rows) {
   const head = make("thead", {}, make("tr", {}, heads.map((one) => make("th", { scope: "col" }, one))));
-  const scrolls = { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") };
+  const scrolls = { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}: ${heads.join(", ")}` };
   return make("div", scrolls, make("table", {}, head, make("tbody", {}, rows)));
 }
 
@@ -107,7 +107,7 @@ const schema = ([name, said]) =>
   make("article", { id: `schema-${name}` },
     make("h3", {}, code(name)),
     said.description && make("p", {}, coded(said.description)),
-    table(["Member", "Type", "Meaning"], members(said).map(member)));
+    table(name, ["Member", "Type", "Meaning"], members(said).map(member)));
 
 const member = ({ path, required, type, description }) => row(named(path, required), type, coded(description));
 

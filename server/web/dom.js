@@ -29,6 +29,16 @@ export function announce(text) {
 }
 
 export async function copy(text, what) {
-  await navigator.clipboard.writeText(text);
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else copySelected(text); // a page that came by plain http from another machine
   announce(`${what} copied`);
+}
+
+function copySelected(text) {
+  const area = make("textarea", { class: "unseen", "aria-hidden": "true" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }

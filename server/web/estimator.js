@@ -1,9 +1,9 @@
 // The estimator view: shows what a prompt will cost on each model, as a bar from low to high, cheapest first.
 
-import { ask, getKey } from "./api.js";
+import { admitted, ask } from "./api.js";
 import { find, make, quiet } from "./dom.js";
 import { counted, dollars, plain } from "./format.js";
-import { guarded } from "./problems.js";
+import { Said, guarded } from "./problems.js";
 
 const CHEAPER = {
   fewer_turns: ({ agent_turns: turns }) => `with ${counted(turns, "turn")}`,
@@ -16,8 +16,11 @@ const rows = find("#estimate-rows");
 const problem = find("#estimate-problem");
 
 async function estimate() {
+  if (!prompt.value.trim()) throw new Said("Paste a prompt first.");
   const body = { prompt: prompt.value, complexity: form.elements.complexity.value, agent_turns: Number(turns.value) };
-  const answer = await ask(getKey() ? "v1/estimate" : "v1/estimate/free", { method: "POST", body });
+  const models = find("#models").value.split(/[\s,]+/).filter(Boolean);
+  if (models.length) body.models = models;
+  const answer = await ask(admitted() ? "v1/estimate" : "v1/estimate/free", { method: "POST", body });
   show(answer);
 }
 
@@ -28,8 +31,9 @@ function show({ models, inputs, warnings, assumptions, usage, price_source: sour
   rows.replaceChildren(...priced.map((model) => row(model, scale)), ...others.map(unpriced));
   find("#estimate-axis").replaceChildren(...scale.ticks.map(tick));
   find("#estimate-result").hidden = false;
+  filter();
   find("#estimate-summary").textContent = summary(priced, inputs);
-  find("#estimate-left").textContent = usage.remaining === null ? "" : `${usage.remaining} estimates left today.`;
+  find("#estimate-left").textContent = usage.remaining === null ? "" : `${counted(usage.remaining, "estimate")} left today.`;
   find("#estimate-warnings").replaceChildren(...warnings.map(({ message }) => make("li", {}, message)));
   find("#estimate-assumptions").replaceChildren(
     ...assumptions.map(({ message }) => make("li", {}, message)),
@@ -52,15 +56,28 @@ function row(model, scale) {
     placed(make("span", { class: "range" }), { from: scale.at(low), to: scale.at(high) }),
     placed(make("span", { class: "point" }), { at: scale.at(expected) }),
   );
+  const { input, output } = model.tokens;
+  const tokens = `${input.expected.toLocaleString("en")} tokens in, ${output.expected.toLocaleString("en")} out`;
   return make("li", {},
-    titled("model", model.model, model.provider),
+    titled("model", model.model, `${model.provider} · ${tokens}`),
     bar,
     titled("cost", dollars(expected), `${dollars(low)} – ${dollars(high)}`),
     make("p", { class: "cheaper" }, cheaper(model)),
   );
 }
 
-const unpriced = ({ requested_id: id, status }) => make("li", {}, titled("model", id, plain(status)));
+const REASONS = { unknown_model: "no model has this name", unpriced: "no price is known", partial: "the prompt is too long for it" };
+
+function unpriced({ requested_id: id, status, did_you_mean: near = [] }) {
+  const guess = near.length ? `; did you mean ${near.join(" or ")}?` : "";
+  return make("li", {}, titled("model", id, `${REASONS[status] ?? plain(status)}${guess}`));
+}
+
+/** Show only the rows that have the text of the filter. */
+function filter() {
+  const wanted = find("#estimate-filter input").value.trim().toLowerCase();
+  for (const element of rows.children) element.hidden = !element.textContent.toLowerCase().includes(wanted);
+}
 
 const titled = (name, title, below) => make("div", { class: name }, make("strong", {}, title), quiet(below));
 
@@ -92,6 +109,8 @@ function placed(element, places) {
 
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("submit", guarded(problem, estimate));
+find("#estimate-filter").addEventListener("submit", (event) => event.preventDefault());
+find("#estimate-filter input").addEventListener("input", filter);
 document.addEventListener("estimate", ({ detail }) => {
   prompt.value = detail;
   location.hash = "#estimate";

@@ -27,8 +27,18 @@ export function bytes(count) {
 /** Show an RFC 3339 time in the reader's time zone. */
 export const moment = (text) => new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
+/** Show only the day, as "Dec 1". */
+export const day = (text) => new Date(text).toLocaleDateString([], { month: "short", day: "numeric" });
+
 /** 1, "turn" -> "1 turn"; 1200, "turn" -> "1,200 turns" */
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** 90 -> "90 minutes", 120 -> "2 hours" */
+export const inMinutes = (minutes) =>
+  minutes < 60 || minutes % 60 ? counted(minutes, "minute") : counted(minutes / 60, "hour");
+
+/** 36 -> "36 hours", 168 -> "7 days" */
+export const inHours = (hours) => (hours < 24 || hours % 24 ? counted(hours, "hour") : counted(hours / 24, "day"));
 
 /** "audio_seconds" -> "audio seconds" */
 export const plain = (name) => name.replaceAll("_", " ");

@@ -2,7 +2,7 @@
 // and files.
 
 import { root } from "./api.js";
-import { code } from "./dom.js";
+import { code, make } from "./dom.js";
 
 const MAX_NAMED = 5; // with more languages only their number is shown
 
@@ -14,6 +14,9 @@ export async function showHearing() {
   if (!answer?.ok) return;
   const { models, languages, bundled, speakers, endpointing } = await answer.json();
   const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `by ${name} in ${said(hears)}`);
+  for (const choice of document.querySelectorAll("select[name=model]")) {
+    choice.replaceChildren(choice.options[0], ...models.map(({ name }) => make("option", { value: name }, name)));
+  }
   for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
   for (const choice of document.querySelectorAll(".semantic")) choice.hidden = !endpointing.includes("semantic");
   for (const line of document.querySelectorAll(".hears")) {

@@ -1,21 +1,21 @@
 // The view of one job: its progress and first words while it runs, its transcript and downloads when it is over.
 
-import { ask, eventsToken, getKey, own, pause } from "./api.js";
-import { announce, find, make } from "./dom.js";
+import { admitted, ask, eventsToken, own, pause, persistently } from "./api.js";
+import { announce, copy, find, make } from "./dom.js";
 import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
-import { endingOf, titleOf } from "./jobs.js";
+import { endingOf, fileNameOf, standingOf, titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
 import { Player } from "./player.js";
 import { Said, guarded, warningItems } from "./problems.js";
 import { Speakers } from "./speakers.js";
-import { files } from "./upload.js";
+import { renamed } from "./renaming.js";
+import { again, files } from "./upload.js";
 import { LiveText } from "./words.js";
+import { save } from "./zip.js";
 
 const TERMINAL = ["completed", "failed", "canceled"];
 const LINKS_S = 86_400; // how long the download links of this page are valid
-const STAGES = { queued: "Waiting for its turn", downloading: "Fetching the audio" };
-
 const problem = find("#job-problem");
 const running = find("#job-running");
 const player = new Player(find("#job-result"));
@@ -33,11 +33,11 @@ export const showJob = guarded(problem, async (id) => {
   find("#job-title").textContent = "…";
   find("#job-facts").textContent = "";
   await needKey();
-  let record = await get(id);
+  let record = await patiently(id);
   if (!TERMINAL.includes(record.status)) {
     head(record);
     if (await Promise.race([left, followed(record, left)])) return;
-    record = await get(id);
+    record = await patiently(id);
   }
   head(record);
   await result(record);
@@ -50,7 +50,11 @@ export function leaveJob() {
   speakers.clear();
 }
 
-const get = (id) => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`);
+/** Return the record of a job, as soon as the server answers. */
+function patiently(id) {
+  const told = () => { find("#job-title").textContent = "The server does not answer. This page goes on by itself."; };
+  return persistently(() => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`), { most: Infinity, told });
+}
 
 function head(record) {
   shown = record;
@@ -60,7 +64,7 @@ function head(record) {
     record.duration !== null && clock(record.duration),
     spoken(record),
     record.model,
-    !["completed", "processing"].includes(record.status) && record.status,
+    ["failed", "canceled"].includes(record.status) && record.status,
   ];
   find("#job-facts").textContent = facts.filter(Boolean).join(" · ");
 }
@@ -80,7 +84,8 @@ async function followed(record, left) {
   text.clear();
   running.hidden = false;
   find("#job-end").textContent = endingOf(record).name;
-  progress(record);
+  find("#job-progress").hidden = record.source.type === "live"; // nobody knows how long it will be
+  find("#job-stage").textContent = standingOf(record);
   let stopped = false;
   left.then(() => { stopped = true; });
   let last = 0;
@@ -90,7 +95,7 @@ async function followed(record, left) {
       tries = 0;
       last = seq;
       text.hear(event);
-      progress(event);
+      progress(record, event);
     } });
     if (over) break;
     await pause(tries);
@@ -114,10 +119,11 @@ function stream(id, token, { last, left, hear }) {
   return over.finally(() => source.close());
 }
 
-function progress({ status, stage, progress: part }) {
+/** Show how far an *event* says the job is. Words of a live session say that it runs. */
+function progress(record, { type, status = "processing", stage, progress: part }) {
   if (part !== undefined) find("#job-progress").value = part;
-  const said = STAGES[stage] ?? STAGES[status] ?? (part && `Transcribing, ${Math.round(part * 100)} %`);
-  if (said) find("#job-stage").textContent = said;
+  if (part === undefined && !stage && type !== "word") return;
+  find("#job-stage").textContent = standingOf({ ...record, status, stage, progress: part ?? find("#job-progress").value });
 }
 
 // --- when it is over -----------------------------------------------------------------------------------------------
@@ -126,17 +132,44 @@ async function result(record) {
   find("#job-result").hidden = false;
   find("#job-downloads").replaceChildren(...Object.entries(record.formats).map(download));
   find("#job-warnings").replaceChildren(...warningItems(record));
-  find("#job-track").hidden = !record.warnings.some(({ code }) => code === "other_tracks");
+  const warned = (code) => record.warnings.some((warning) => warning.code === code);
+  find("#job-track").hidden = !warned("other_tracks");
+  find("#job-apart").hidden = !warned("two_talks");
   find("#job-listen").hidden = record.status !== "completed";
-  find("#job-price").hidden = find("#job-find").hidden = !record.text;
+  find("#job-file").hidden = true;
+  find("#job-price").hidden = find("#job-copy").hidden = find("#job-find").hidden = !record.text;
   if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
   if (record.status === "canceled") throw new Said("This job was canceled.");
   const { json, vtt } = record.formats;
   const [transcript, captions] = await Promise.all([json && fetched(json, "json"), vtt && fetched(vtt, "blob")]);
   player.show(transcript ?? { text: record.text, words: record.words ?? [], segments: [] }, captions);
   speakers.show(record.job_id);
-  const file = files.get(record.job_id);
-  if (file) player.play(file);
+  const source = recording(record);
+  if (source) player.load(source);
+}
+
+/** Return the audio of a job: the file of this page, or the address where the server keeps it; null without one. */
+const recording = ({ job_id, audio_url: kept }) => files.get(job_id) ?? (kept ? own(kept).href : null);
+
+function listen() {
+  if (recording(shown)) player.play();
+  else askForFile("The server was not asked to keep this audio. Choose the file on your computer; it is not sent anywhere.");
+}
+
+function askForFile(said) {
+  find("#job-file").hidden = false;
+  find("#job-file [role=status]").textContent = said;
+  find("#job-file input").focus();
+}
+
+/** Transcribe the audio again with each channel as a speaker: as the page has it, or as the server kept it. */
+async function apart() {
+  const source = recording(shown);
+  if (!source) return askForFile("Choose the file again to hear each channel for itself.");
+  if (source instanceof File) return again(source);
+  const answer = await fetch(source);
+  if (!answer.ok) throw new Said(`The audio could not be fetched (${answer.status}).`);
+  await again(new File([await answer.blob()], titleOf(shown)));
 }
 
 async function fetched(link, kind) {
@@ -147,9 +180,31 @@ async function fetched(link, kind) {
 
 function download([format, link]) {
   const name = format.toUpperCase();
-  const attributes = { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name}` };
+  const onclick = (event) => {
+    if (!speakers.names.size) return;
+    event.preventDefault(); // the server does not know the names that this browser keeps
+    guarded(problem, saveNamed)();
+  };
+  const saveNamed = async () => save(await renamed(await fetched(link, "blob"), format, speakers.names), fileNameOf(shown, format));
+  const attributes = { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name}`, onclick };
   return make("a", attributes, name);
 }
+
+find("#job-listen").addEventListener("click", guarded(problem, listen));
+find("#job-file input").addEventListener("change", ({ target }) => {
+  if (!target.files.length) return;
+  files.set(shown.job_id, target.files[0]);
+  player.load(target.files[0]);
+  find("#job-file").hidden = true;
+  target.value = "";
+});
+player.onfailure(() => askForFile("This browser cannot play the audio of this job. Choose the file in another format."));
+find("#job-apart").addEventListener("click", guarded(problem, apart));
+find("#job-copy").addEventListener("click", guarded(problem, async () => {
+  const { txt } = shown.formats;
+  const text = txt ? await (await renamed(await fetched(txt, "blob"), "txt", speakers.names)).text() : shown.text;
+  await copy(text, "Text");
+}));
 
 find("#job-track").addEventListener("click", () => {
   const choice = find("#files-order select[name=track]");
@@ -173,4 +228,4 @@ find("#job-delete").addEventListener("click", guarded(problem, async () => {
 find("#job-price").addEventListener("click", () => {
   document.dispatchEvent(new CustomEvent("estimate", { detail: shown.text }));
 });
-document.addEventListener("key", () => !getKey() && leaveJob());
+document.addEventListener("key", () => !admitted() && leaveJob());

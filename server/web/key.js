@@ -1,7 +1,8 @@
 // The dialog for the API key: makes a free one with one click, or takes a pasted one. Views wait here for a key.
 
-import { ask, getKey, setKey } from "./api.js";
+import { admission, admitted, ask, getKey, serverFacts, setKey } from "./api.js";
 import { announce, find } from "./dom.js";
+import { counted, inHours, inMinutes } from "./format.js";
 import { DISMISSED, Said, guarded, tell } from "./problems.js";
 
 const dialog = find("#key-dialog");
@@ -11,19 +12,35 @@ const pasted = find("input", dialog);
 /** The webhook secret of the account that was just made. The server shows it only once. */
 export let webhookSecret = null;
 
-/** Wait until there is a key; open the dialog if there is none. Throws DISMISSED if it is closed. */
-export function needKey() {
-  return getKey() ? Promise.resolve() : askForKey();
+/** Wait until there is a key, or for the owner; open the dialog if there is none. Throws DISMISSED if it is closed. */
+export async function needKey() {
+  await admission();
+  if (!admitted()) await askForKey();
 }
 
 export function askForKey() {
   tell(problem, null);
   pasted.value = "";
   dialog.showModal();
+  showHoldings();
   return new Promise((resolve, reject) => {
     const closed = () => (dialog.returnValue === "done" ? resolve() : reject(DISMISSED));
     dialog.addEventListener("close", closed, { once: true });
   });
+}
+
+/** Say what a free key holds before it is made. */
+async function showHoldings() {
+  const free = (await serverFacts())?.free_key;
+  if (!free) return;
+  const holds = [
+    free.transcriptions_per_month === null ? "any number of recordings" : counted(free.transcriptions_per_month, "recording"),
+    free.audio_hours_per_month !== null && `${counted(free.audio_hours_per_month, "hour")} of audio`,
+  ].filter(Boolean);
+  find("#key-holds").textContent =
+    `A free key holds ${holds.join(" and ")} a month, each up to ${inMinutes(free.audio_minutes_per_file)} long. ` +
+    `Results are kept for ${inHours(free.retention_hours)}. When it is used up, wait for the next month, ` +
+    "or ask whoever runs this server for a larger plan.";
 }
 
 function done(key, said) {

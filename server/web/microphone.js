@@ -1,4 +1,4 @@
-// Records the microphone as mono pcm_s16le, in pieces of a tenth of a second.
+// Records the microphone, the sound of a tab or the computer, or both, as mono pcm_s16le in pieces of a tenth of a second.
 
 import { Said } from "./problems.js";
 
@@ -12,26 +12,55 @@ const WISHES = {
 
 const ONE_CHANNEL = { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" };
 
+/** The sounds that may be recorded. */
+export const SOUNDS = { microphone: ["microphone"], both: ["shared", "microphone"], shared: ["shared"] };
+
+const OPEN = {
+  microphone: (device) => {
+    const chosen = device ? { deviceId: { exact: device } } : {};
+    return navigator.mediaDevices.getUserMedia({ audio: { ...WISHES, ...chosen } });
+  },
+  shared: openShared,
+};
+
+/** Return the microphones as {deviceId, label}. Their names are known only once one was opened. */
+export async function microphones() {
+  const devices = (await navigator.mediaDevices?.enumerateDevices()) ?? [];
+  return devices.filter(({ kind, deviceId }) => kind === "audioinput" && deviceId && deviceId !== "default");
+}
+
+/** Let the user choose a tab, a window or the screen. Browsers offer its sound only with its picture. */
+async function openShared() {
+  if (!navigator.mediaDevices.getDisplayMedia) throw new Said("This browser cannot share the sound of a tab.");
+  const stream = await navigator.mediaDevices.getDisplayMedia({ audio: { suppressLocalAudioPlayback: false }, video: true });
+  if (stream.getAudioTracks().length) return stream;
+  stop(stream);
+  throw new Said("What you chose shares no sound. Choose a tab, or the whole screen, and turn its sound on in the same dialog.");
+}
+
 /**
- * Open the microphone. *lost* is called if it disappears. Returns {rate, listen, close}.
- * Throws Said or DOMException.
+ * Open a *sound* of SOUNDS; *device* is the id of a microphone, or empty for the usual one. *lost* is called if it
+ * disappears. Returns {rate, listen, close}. Throws Said or DOMException.
  */
-export async function openMicrophone({ lost }) {
+export async function openMicrophone({ sound = "microphone", device = "", lost }) {
   if (!navigator.mediaDevices) {
     throw new Said("Browsers give the microphone only to pages that came by https or from this machine.");
   }
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: WISHES });
-  const { context, source } = connected(stream);
+  const streams = [];
+  let context = null;
+  let capture;
   try {
+    for (const kind of SOUNDS[sound]) streams.push(await OPEN[kind](device));
+    context = contextFor(streams);
     await context.audioWorklet.addModule(new URL("./capture.js", import.meta.url));
+    capture = new AudioWorkletNode(context, "capture", ONE_CHANNEL);
+    for (const stream of streams) context.createMediaStreamSource(stream).connect(capture);
   } catch (error) {
-    release(stream, context);
+    release(streams, context);
     throw error;
   }
-  const capture = new AudioWorkletNode(context, "capture", ONE_CHANNEL);
-  source.connect(capture);
   await context.resume();
-  stream.getAudioTracks()[0].addEventListener("ended", lost);
+  for (const stream of streams) stream.getAudioTracks()[0].addEventListener("ended", lost);
   let flushed = Promise.resolve();
   return {
     rate: context.sampleRate,
@@ -49,24 +78,26 @@ export async function openMicrophone({ lost }) {
     async close() {
       capture.port.postMessage("flush");
       await flushed;
-      release(stream, context);
+      release(streams, context);
     },
   };
 }
 
-/** Return the stream at RATE, or at the rate of the device in browsers that cannot resample. */
-function connected(stream) {
-  let context = new AudioContext({ sampleRate: RATE });
+/** Return a context at RATE, or at the rate of the devices in browsers that cannot resample. */
+function contextFor(streams) {
+  const context = new AudioContext({ sampleRate: RATE });
   try {
-    return { context, source: context.createMediaStreamSource(stream) };
+    for (const stream of streams) context.createMediaStreamSource(stream);
+    return context;
   } catch {
     context.close();
-    context = new AudioContext();
-    return { context, source: context.createMediaStreamSource(stream) };
+    return new AudioContext();
   }
 }
 
-function release(stream, context) {
-  for (const track of stream.getTracks()) track.stop();
-  context.close();
+function release(streams, context) {
+  streams.forEach(stop);
+  context?.close();
 }
+
+const stop = (stream) => stream.getTracks().forEach((track) => track.stop());

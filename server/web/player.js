@@ -3,7 +3,7 @@
 import { find, make } from "./dom.js";
 import { clock } from "./format.js";
 import { Voices, named } from "./voices.js";
-import { written } from "./words.js";
+import { markLanguages, written } from "./words.js";
 
 export class Player {
   #frame;
@@ -22,10 +22,6 @@ export class Player {
     this.#video = find("video", box);
     this.#caption = find(".caption", box);
     this.#text = find(".transcript", box);
-    find("input[type=file]", box).addEventListener("change", ({ target }) => {
-      if (target.files.length) this.play(target.files[0]);
-      target.value = "";
-    });
     this.#text.addEventListener("click", (event) => this.#clicked(event.target));
     this.#text.addEventListener("keydown", (event) => this.#pressed(event));
     this.#video.addEventListener("loadedmetadata", () => {
@@ -41,8 +37,7 @@ export class Player {
     this.clear();
     this.#captions = captions;
     this.#text.replaceChildren(...paragraphs(text, words, segments, language));
-    const several = new Set(segments.map((segment) => segment.language ?? language)).size > 1;
-    this.#text.classList.toggle("several", several);
+    markLanguages(this.#text.children);
     this.#words = [...this.#text.querySelectorAll(".word")];
     this.#timed = this.#words.map((element) => ({
       start: Number(element.dataset.start), end: Number(element.dataset.end), element,
@@ -51,10 +46,10 @@ export class Player {
     if (this.#words.length) this.#words[0].tabIndex = 0;
   }
 
-  /** Play *file*, which is not sent anywhere. */
-  play(file) {
+  /** Get ready to play *source*: a File, which is not sent anywhere, or the address of the recording. */
+  load(source) {
     this.#release();
-    this.#video.src = this.#url(file);
+    this.#video.src = source instanceof File ? this.#url(source) : source;
     if (this.#captions?.size) this.#addCaptions();
     this.#frame.hidden = false;
     this.#text.classList.add("playable");
@@ -67,6 +62,17 @@ export class Player {
     track.track.addEventListener("cuechange", () => {
       this.#caption.textContent = [...track.track.activeCues].map((cue) => cue.getCueAsHTML().textContent).join(" ");
     });
+  }
+
+  /** Play, and put the keyboard focus there. */
+  play() {
+    this.#video.focus();
+    return this.#video.play();
+  }
+
+  /** Call *failed* if the browser cannot play what load() was given. */
+  onfailure(failed) {
+    this.#video.addEventListener("error", () => this.#video.hasAttribute("src") && failed());
   }
 
   clear() {

@@ -2,19 +2,22 @@
 
 import { Gone, Problem } from "./api.js";
 import { make } from "./dom.js";
-import { moment, plain } from "./format.js";
+import { day, inMinutes, plain } from "./format.js";
 
 const ADVICE = {
-  quota_exceeded: (body) =>
-    `All ${body.limit} ${plain(body.window)} of this period are used up. New ones come on ${moment(body.resets_at)}.`,
+  quota_exceeded: ({ limit, window, resets_at: again }) =>
+    `All ${window === "audio_seconds" ? inMinutes(Math.floor(limit / 60)) + " of audio" : `${limit} ${plain(window)}`} ` +
+    `are used up. This resets on ${day(again)}. Until then, ask whoever runs this server for a larger plan.`,
   rate_limited: () => "Too many requests within one minute. Wait a moment, then try again.",
   concurrency_limited: () => "Too many jobs or live sessions of this key are still running. Wait for one to end, or end it under Files.",
-  invalid_key: () => "This key is unknown, revoked or expired. Forget it under Account and get another.",
+  invalid_key: () => "This key is unknown, revoked or expired. Choose another one under Account.",
+  missing_credentials: () => "You need a key. Get one, or use yours, under Account.",
   signup_closed: (body) => `No free keys here: ${body.detail}.`,
   queue_full: () => "The server is full at the moment. Try again in a little while.",
   audio_too_long: (body) => `The audio is too long for this plan: ${body.detail}.`,
   payload_too_large: (body) => `Too large for this plan: ${body.detail}.`,
-  unsupported_audio_format: () => "These bytes are no audio or video that the server knows.",
+  empty_file: () => "The file is empty.",
+  unsupported_audio_format: () => "This is not an audio or video file that the server knows.",
   no_audio_stream: () => "This file has pictures but no sound.",
   url_not_allowed: (body) => `The server may not fetch this address: ${body.detail}.`,
   job_not_found: () => "There is no such job, or it belongs to another key.",
@@ -48,6 +51,7 @@ export function tell(box, error) {
 }
 
 const WHAT_TO_DO = {
+  two_talks: "Transcribe it again with each channel as a speaker.",
   other_tracks: "Choose the audio track, then upload the file again.",
   undecodable_track: "Export the recording again if something is missing.",
   identical_channels: "It was heard and counted once.",

@@ -32,6 +32,7 @@ export class LiveSession {
   #over = false;
   #tries = 0;
   #request = null; // the newest POST /v1/live, which may be repeated
+  #changing = false; // the newest job ends so that another one with a new order follows
 
   /**
    * *order* is the body of POST /v1/live. *tell* gets the server's events and these: {type: "state", state} with
@@ -59,6 +60,18 @@ export class LiveSession {
     else this.#pump();
   }
 
+  /** Keep the session open while no audio comes. Call it every few seconds. It also decides the words so far. */
+  keepAlive() {
+    if (this.#started && !this.#toldEnd) this.#conversation.send('{"type":"finalize"}');
+  }
+
+  /** Go on in another job with a new *order*, from the next sound on. */
+  change(order) {
+    this.#order = order;
+    this.#changing = true;
+    this.#pump();
+  }
+
   /** End the recording. Audio that is not sent yet is still sent and transcribed. */
   end() {
     this.#ended = true;
@@ -74,6 +87,7 @@ export class LiveSession {
     this.#address = record.live.ingest_ws;
     this.#origin = this.#sent = this.#safe = origin;
     this.#seq = 0;
+    this.#changing = false;
     this.#connect();
   }
 
@@ -121,7 +135,20 @@ export class LiveSession {
       this.#pump();
     } else {
       this.#hearEvent(event);
-      if (terminal(event)) this.#finish(null);
+      if (terminal(event)) this.#ending(event);
+    }
+  }
+
+  /** The newest job has ended: go on in another one if the order has changed. */
+  async #ending(event) {
+    if (!this.#changing || event.type !== "job.completed") return this.#finish(null);
+    this.#started = false;
+    this.#conversation.leave();
+    try {
+      await persistently(() => this.#begin(this.#sent));
+      this.#tell({ type: "continued", job_id: this.jobId });
+    } catch (error) {
+      this.#finish(error);
     }
   }
 
@@ -152,13 +179,14 @@ export class LiveSession {
 
   /** Send the audio that is there, as fast as the network takes it. */
   #pump() {
-    while (this.#started && this.#conversation.waiting < MAX_QUEUED) {
+    while (this.#started && !this.#toldEnd && this.#conversation.waiting < MAX_QUEUED) {
       const piece = this.#kept.read(this.#sent, MESSAGE_BYTES);
       if (!piece.length) break;
       this.#conversation.send(piece);
       this.#sent += piece.length;
     }
-    if (this.#started && this.#ended && !this.#toldEnd && this.#sent >= this.#kept.to) {
+    const all = this.#sent >= this.#kept.to;
+    if (this.#started && (this.#ended || this.#changing) && !this.#toldEnd && all) {
       this.#toldEnd = true;
       this.#conversation.send('{"type":"close"}');
     }

@@ -3,26 +3,32 @@
 // A page that is left or loaded again cannot go on with its microphone, so it finishes its session. The next page of the
 // tab shows the transcript, and can start another session at once.
 
-import { ask, base, eventsToken, outputFormats } from "./api.js";
-import { channels, overlayLink, ownPage } from "./channels.js";
-import { announce, copy, find, make } from "./dom.js";
+import { ask, outputFormats } from "./api.js";
+import { channels } from "./channels.js";
+import { announce, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
 import { needKey } from "./key.js";
-import { openMicrophone } from "./microphone.js";
+import { SOUNDS, microphones, openMicrophone } from "./microphone.js";
 import { orderFrom } from "./order.js";
 import { Said, guarded, tell, warningItems } from "./problems.js";
 import { LiveSession } from "./session.js";
+import { closeShare, renewShare, share } from "./share.js";
 import { Speakers } from "./speakers.js";
 import { LiveText } from "./words.js";
 
 const STANDINGS = {
-  idle: "Press to speak",
+  idle: "Start",
+  trying: "Say something: the bar shows how loud it arrives. Nothing is sent.",
+  paused: "Paused. Nothing is heard or sent.",
   connecting: "Connecting …",
   listening: "Listening",
   reconnecting: "The server is gone. Nothing is lost: what you say is kept here and sent when it is back.",
   finishing: "Finishing the last words …",
   over: "Done",
 };
+
+const KEEP_ALIVE_MS = 5000; // the server ends a session of which it hears nothing for 30 s
+const CHANGEABLE = "[name=language], [name=keywords]"; // also while a session runs
 
 const LEFT_AS = "scribewire.left"; // in sessionStorage: the jobs of the session that the last page of this tab had
 
@@ -36,33 +42,50 @@ let microphone = null;
 let session = null;
 let recordedS = 0;
 let channel = null; // which shows the session; null: none
+let trying = null; // the microphone whose level is shown before a session
+let paused = null; // the timer that keeps the session open meanwhile
 const known = new Map(); // channels by their names
 
 function show(state) {
-  find("#speak-view").dataset.state = state;
-  find("#speak-standing").textContent = STANDINGS[state];
-  toggle.setAttribute("aria-label", microphone ? "Stop" : "Start speaking");
-  toggle.disabled = !microphone && !["idle", "over"].includes(state);
+  const shown = paused && state === "listening" ? "paused" : state;
+  find("#speak-view").dataset.state = shown;
+  find("#speak-standing").textContent = STANDINGS[shown];
+  toggle.setAttribute("aria-label", microphone ? "Stop" : "Start");
+  toggle.disabled = !microphone && !["idle", "over", "trying"].includes(state);
   find("#speak-share").hidden = !session?.jobId;
-  if (!microphone) level.value = 0;
+  find("#speak-pause").hidden = !(microphone && session?.jobId);
+  find("#speak-pause").textContent = paused ? "Go on" : "Pause";
+  find("#speak-sources").hidden = Boolean(microphone);
+  find("#speak-try").textContent = trying ? "Stop trying" : "Try the microphone";
+  lock(Boolean(microphone));
+  if (!microphone && !trying) level.value = 0;
+}
+
+/** Lock the options that hold for a whole session, while there is one. */
+function lock(running) {
+  for (const control of find("#speak-order").querySelectorAll("input, select, textarea")) {
+    control.disabled = running && !control.matches(CHANGEABLE);
+  }
+  find("#speak-locked").hidden = !running;
+  if (!running) find("#speak-change").hidden = true;
 }
 
 async function start() {
   await needKey();
+  await stopTrying();
   text.clear();
   speakers.clear();
   warnOfLevel("");
   recordedS = 0;
   find("#speak-lag").textContent = "–";
   find("#speak-clock").textContent = clock(0);
-  find("#speak-done").hidden = find("#speak-shared").hidden = true;
+  find("#speak-done").hidden = true;
+  closeShare();
   show("connecting");
   try {
-    microphone = await openMicrophone({ lost: guarded(problem, lost) });
+    microphone = await openMicrophone({ ...source(), lost: guarded(problem, lost) });
     channel = known.get(find("#speak-channel").value) ?? null;
-    const order = { ...orderFrom(find("#speak-order")), encoding: "pcm_s16le", sample_rate: microphone.rate };
-    if (channel) order.channel = channel.name;
-    session = new LiveSession({ ...order, output_formats: await outputFormats() }, hear);
+    session = new LiveSession(await order(), hear);
     microphone.listen(take);
     await session.start();
     speakers.show(session.jobId);
@@ -74,7 +97,59 @@ async function start() {
   }
 }
 
+/** Return what is to be recorded, as openMicrophone() takes it. */
+const source = () => ({ sound: find("#speak-sound").value, device: find("#speak-microphone").value });
+
+/** Return the body of POST /v1/live. */
+async function order() {
+  const asked = { ...orderFrom(find("#speak-order")), encoding: "pcm_s16le", sample_rate: microphone.rate };
+  if (channel) asked.channel = channel.name;
+  return { ...asked, output_formats: await outputFormats() };
+}
+
+/** Show how loud the sound arrives before a session, and learn the names of the microphones. */
+async function tryMicrophone() {
+  if (trying) return stopTrying();
+  const lostIt = guarded(problem, async () => {
+    await stopTrying();
+    throw new Said("The microphone went away.");
+  });
+  trying = await openMicrophone({ ...source(), lost: lostIt });
+  trying.listen((_, peak) => { level.value = Math.min(1, peak * 1.6); });
+  await offerMicrophones();
+  show("trying");
+}
+
+async function stopTrying() {
+  const open = trying;
+  trying = null;
+  await open?.close();
+  if (open) show("idle");
+}
+
+async function offerMicrophones() {
+  const field = find("#speak-microphone");
+  const chosen = field.value;
+  const named = (await microphones()).filter(({ label }) => label);
+  const options = named.map(({ deviceId, label }) => make("option", { value: deviceId, selected: deviceId === chosen }, label));
+  field.replaceChildren(make("option", { value: "" }, "the usual one"), ...options);
+}
+
+/** Stop listening, or go on. The session stays open. */
+function pause() {
+  if (paused) {
+    clearInterval(paused);
+    paused = null;
+  } else {
+    session.keepAlive();
+    paused = setInterval(() => session?.keepAlive(), KEEP_ALIVE_MS);
+    level.value = 0;
+  }
+  show("listening");
+}
+
 function take(bytes, peak) {
+  if (paused) return;
   recordedS += bytes.length / 2 / microphone.rate;
   level.value = Math.min(1, peak * 1.6);
   find("#speak-clock").textContent = clock(recordedS);
@@ -87,6 +162,8 @@ async function stop() {
 }
 
 async function closeMicrophone() {
+  clearInterval(paused);
+  paused = null;
   await microphone?.close();
   microphone = null;
 }
@@ -120,12 +197,15 @@ async function over(error) {
   const jobs = session.jobs;
   session = null;
   await closeMicrophone();
-  showTranscripts(jobs);
+  showTranscripts(jobs, error);
 }
 
-function showTranscripts(jobs) {
+function showTranscripts(jobs, error = null) {
   show("over");
-  find("#speak-shared").hidden = true;
+  closeShare();
+  find("#speak-kept").textContent = error
+    ? "The session broke off. The words above are what was understood until then: copy them if you need them."
+    : "Every word is final and kept with your jobs.";
   find("#speak-transcripts").replaceChildren(...jobs.map(transcriptLink));
   find("#speak-done").hidden = false;
 }
@@ -164,26 +244,14 @@ function transcriptLink(id, index, { length }) {
 /** Note that the session continues as another job, whose readers need another link. */
 function goOn() {
   text.newStream();
-  if (!find("#speak-shared").hidden) renewLink();
+  renewShare(session.jobId);
 }
 
-const renewLink = guarded(problem, async () => {
-  await putLink();
-  announce("The session goes on in a new job. Its live link is another one now.");
-});
-
-/** Make a link with which others can read along, and see nothing else of this account. */
-async function putLink() {
-  const link = channel ? ownPage(channel.page_url) : await sessionLink();
-  const lasts = channel ? `what is spoken into the channel ${channel.name}` : "along for an hour";
-  find("#speak-link-label").textContent = `Whoever has this link can read ${lasts}, and see nothing else of yours`;
-  find("#speak-link").value = link;
-  find("#speak-open").href = link;
-}
-
-async function sessionLink() {
-  const { token } = await eventsToken(session.jobId);
-  return new URL(`live/${session.jobId}#token=${token}`, base()).href;
+/** Use the language and the expected words of the fields from the next sound on. */
+async function change() {
+  session?.change(await order());
+  find("#speak-change").hidden = true;
+  announce("Changed. What follows is a transcript of its own.");
 }
 
 /** Let the user choose one of the account's channels. Until they are loaded, those of the last time stay. */
@@ -197,19 +265,20 @@ async function offerChannels() {
   find("#speak-channel").replaceChildren(...options);
 }
 
-async function share() {
-  await putLink();
-  find("#speak-shared").hidden = false;
-  find("#speak-link").focus(); // screen readers read its label, which explains the link
-  find("#speak-link").select();
-}
-
 toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : start())));
-find("#speak-share").addEventListener("click", guarded(problem, share));
-find("#speak-copy").addEventListener("click", guarded(problem, () => copy(find("#speak-link").value, "Link")));
-find("#speak-overlay").addEventListener("click", guarded(problem, () =>
-  copy(overlayLink(find("#speak-link").value), "Overlay link")));
-find("#speak-view details").addEventListener("toggle", guarded(problem, offerChannels));
+find("#speak-share").addEventListener("click", guarded(problem, () => share(session.jobId, channel)));
+find("#speak-pause").addEventListener("click", pause);
+find("#speak-try").addEventListener("click", guarded(problem, tryMicrophone));
+for (const choice of ["#speak-sound", "#speak-microphone"]) find(choice).addEventListener("change", guarded(problem, stopTrying));
+find("#speak-sound").addEventListener("change", ({ target }) => {
+  find("#speak-microphone").disabled = !SOUNDS[target.value].includes("microphone");
+});
+find("#speak-order").addEventListener("input", ({ target }) => {
+  if (microphone && target.matches(CHANGEABLE)) find("#speak-change").hidden = false;
+});
+find("#speak-change").addEventListener("click", guarded(problem, change));
+find("#speak-view").addEventListener("focusin", guarded(problem, offerMicrophones), { once: true });
+find("#speak-options").addEventListener("toggle", guarded(problem, offerChannels));
 addEventListener("beforeunload", (event) => {
   if (session) event.preventDefault(); // audio that is not sent yet would be lost
 });

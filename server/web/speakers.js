@@ -47,6 +47,11 @@ export class Speakers {
     this.#text.classList.remove("named");
   }
 
+  /** Return the names that the reader gave, by what the text calls the speakers. */
+  get names() {
+    return new Map([...this.#names].filter(([, name]) => name));
+  }
+
   /** Forget the names of a job that is deleted. */
   forget(job) {
     store(job, new Map());
@@ -67,7 +72,7 @@ export class Speakers {
       store(this.#job, this.#names);
       this.#rename();
     });
-    return make("label", { class: "field" }, make("span", { class: "voice" }, `${speaker} is `), input);
+    return make("label", { class: "field" }, make("span", { class: "voice" }, `Name of ${speaker}`), input);
   }
 
   #rename() {

@@ -1,6 +1,6 @@
 // The view for files and addresses: uploads audio and makes a job of it.
 
-import { Gone, ask, base, getKey, newIdempotencyKey, outputFormats, refusal } from "./api.js";
+import { Gone, ask, base, getKey, newIdempotencyKey, outputFormats, pause, refusal } from "./api.js";
 import { find, make } from "./dom.js";
 import { bytes } from "./format.js";
 import { needKey } from "./key.js";
@@ -47,6 +47,7 @@ class Row {
   #row;
   #leave = new AbortController();
   #alone;
+  #once = newIdempotencyKey(); // so that what is sent again becomes one job
 
   constructor(file, { alone }) {
     this.file = file;
@@ -73,16 +74,21 @@ class Row {
     }
   }
 
-  /** Send the file as soon as the plan has room for one more job. */
+  /** Send the file as soon as the plan has room for one more job, and again if the server was away. */
   async #sent() {
-    for (;;) {
+    const progress = (sent, all) => this.#progress(sent, all);
+    const order = fileOrder(); // as the fields were when the file was chosen
+    for (let tries = 0; ; tries += 1) {
       this.#leave.signal.throwIfAborted();
       try {
-        return await send(this.file, { left: this.#leave.signal, progress: (sent, all) => this.#progress(sent, all) });
+        return await send(this.file, order, { left: this.#leave.signal, progress, once: this.#once });
       } catch (error) {
-        if (!FULL.has(error.code)) throw error;
-        this.#said.textContent = "Waiting for another job to end";
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        if (!FULL.has(error.code) && !error.passing) throw error;
+        this.#said.textContent = error.passing
+          ? "The server does not answer. The file is sent again by itself."
+          : "Waiting for another job to end";
+        this.#bar.value = 0;
+        await (error.passing ? pause(tries) : new Promise((resolve) => setTimeout(resolve, AGAIN_MS)));
       }
     }
   }
@@ -109,16 +115,31 @@ class Row {
   }
 }
 
+/** Return what the fields order. A file whose speech is hidden in part is not kept. */
+function fileOrder() {
+  const order = orderFrom(find("#files-order"));
+  if (order.redact) delete order.record;
+  return order;
+}
+
+/** Transcribe the *file* of a job once more, each channel as a speaker. */
+export function again(file) {
+  find("#files-order select[name=channels]").value = "separate";
+  location.hash = "#files";
+  return upload([file]);
+}
+
 /** Upload and return the record of the new job. XMLHttpRequest is used because fetch() reports no progress. */
-async function send(file, { left, progress }) {
+async function send(file, asked, { left, progress, once }) {
   const formats = await outputFormats();
   const form = new FormData();
-  const order = { ...orderFrom(find("#files-order")), output_formats: formats.join(","), word_timestamps: "true" };
+  const order = { ...asked, output_formats: formats.join(","), word_timestamps: "true" };
   for (const [name, value] of Object.entries(order)) form.append(name, value);
   form.append("file", file, file.name);
   const request = new XMLHttpRequest();
   request.open("POST", new URL("v1/transcribe", base()));
-  const headers = { Authorization: `Bearer ${getKey()}`, Prefer: "respond-async", ...newIdempotencyKey() };
+  const key = getKey();
+  const headers = { ...(key && { Authorization: `Bearer ${key}` }), Prefer: "respond-async", ...once };
   for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
   request.responseType = "json";
   left.addEventListener("abort", () => request.abort());
@@ -139,7 +160,7 @@ async function sendAddress() {
   if (!url) throw new Said("Paste the address of an audio or video file first.");
   await needKey();
   const output_formats = await outputFormats();
-  const body = { ...orderFrom(find("#files-order")), url, output_formats, word_timestamps: true };
+  const body = { ...fileOrder(), url, output_formats, word_timestamps: true };
   const headers = { Prefer: "respond-async", ...newIdempotencyKey() };
   const record = await ask("v1/transcribe", { method: "POST", body, headers });
   find("#url").value = "";

@@ -13,7 +13,6 @@ export class LiveText {
   #speech = new Map(); // by channel; undefined where all are heard together
   #words = new Map(); // by index, because who says them may be revised
   #voices = new Voices();
-  #languages = new Set(); // named beside the paragraphs once there are two
 
   /** *box* shows the words and scrolls with them; *log*, a live region, gets whole segments for screen readers. */
   constructor(box, log = null) {
@@ -26,8 +25,6 @@ export class LiveText {
     this.#box.replaceChildren();
     this.#log?.replaceChildren();
     this.#voices = new Voices();
-    this.#languages.clear();
-    this.#box.classList.remove("several");
     this.newStream();
   }
 
@@ -46,9 +43,17 @@ export class LiveText {
     this.#words.clear();
   }
 
+  /** Draw a line under all words so far. Those above an earlier line are removed: the page may be open for days. */
+  divide() {
+    if (!this.#box.children.length) return;
+    this.newStream();
+    const before = [...this.#box.children].findLastIndex((element) => element.tagName === "HR");
+    for (const element of [...this.#box.children].slice(0, before + 1)) element.remove();
+    this.#box.append(make("hr"));
+  }
+
   /** Return the speech that an event is of. */
-  #of({ channel, speaker, language }) {
-    if (language) this.#box.classList.toggle("several", this.#languages.add(language).size > 1);
+  #of({ channel, speaker }) {
     if (!this.#speech.has(channel)) this.#speech.set(channel, new Speech(this.#box, this.#voices, speaker));
     return this.#speech.get(channel);
   }
@@ -139,6 +144,7 @@ class Speech {
     const fresh = runs(old.flatMap(({ words }) => words)).map((words) => this.#remade(words));
     for (const { element } of old) element.remove();
     for (const { element } of fresh) this.#box.insertBefore(element, next);
+    markLanguages([...fresh.map(({ element }) => element), next].filter(Boolean));
     this.#paragraphs.splice(from, old.length, ...fresh);
     const last = this.#paragraphs.at(-1);
     last?.element.append(this.#partial);
@@ -173,11 +179,21 @@ class Speech {
     const made = { element, words: [], ...now, paused };
     this.#paragraphs.push(made);
     this.#box.append(element);
+    markLanguages([element]);
     return made;
   }
 }
 
-/** Return the attributes of text in *language*: its name is shown beside it where there are several. */
+/** Show the name of the language at those of *paragraphs* that are in another one than the paragraph before them. */
+export function markLanguages(paragraphs) {
+  const language = (element) => element && (element.matches("[data-language]") ? element : element.querySelector("[data-language]"));
+  for (const paragraph of paragraphs) {
+    const [before, now] = [language(paragraph.previousElementSibling), language(paragraph)];
+    now?.classList.toggle("other", Boolean(before) && before.lang !== now.lang);
+  }
+}
+
+/** Return the attributes of text in *language*. markLanguages() shows its name. */
 export function written(language) {
   return { dir: "auto", lang: language, "data-language": language && LANGUAGE_NAMES.of(language) };
 }

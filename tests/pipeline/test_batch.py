@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.ledger import TRUNCATED
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
+from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.scheduler import Scheduler, Urgency
 from pipeline.words import Chunk, Transcript
 from tests.pipeline.sounds import codes
@@ -32,7 +34,7 @@ class SmallEngine(ScriptedEngine):
 
 @dataclass
 class Recognition:
-    """A scheduler that answers while it is open, and counts its requests."""
+    """A model of a set that answers while it is open, and counts its requests."""
 
     scheduler: Scheduler
     asked: int = 0
@@ -43,7 +45,13 @@ class Recognition:
     open: asyncio.Event = field(default_factory=asyncio.Event)
     full: asyncio.Event = field(default_factory=asyncio.Event)  # set when the most requests wait
 
-    async def recognise(self, request: DecodeRequest, *, tenant: str, urgency: Urgency) -> RecognitionResult:
+    async def recognise(self, request: DecodeRequest, **options: Any) -> RecognitionResult:
+        _, result = await self.recognise_newest(request, **options)
+        return result
+
+    async def recognise_newest(
+        self, request: DecodeRequest, *, tenant: str, urgency: Urgency, **_: None
+    ) -> tuple[DecodeRequest, RecognitionResult]:
         self.asked += 1
         self.tasks.add(request.task)
         self.before.append(request.before)
@@ -53,9 +61,18 @@ class Recognition:
             self.full.set()
         try:
             await self.open.wait()
-            return await self.scheduler.recognise(request, tenant=tenant, urgency=urgency)
+            return await self.scheduler.recognise_newest(request, tenant=tenant, urgency=urgency)
         finally:
             self.waiting -= 1
+
+
+class CountedModels(ModelSet):
+    """A set of one model, which is a Recognition."""
+
+    recognition: Recognition
+
+    async def model_for(self, language: str) -> Any:  # noqa: ARG002  as that of a ModelSet
+        return self.recognition
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +95,14 @@ def truncated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def batches(*, held: bool = False) -> AsyncIterator[tuple[Batch, Recognition]]:
     """Yield a batch whose model answers at once; if *held*, only after recognition.open is set."""
-    recognition = Recognition(Scheduler(SmallEngine()))
+    engine = SmallEngine()
+    models = CountedModels.of(engine)
+    models.recognition = recognition = Recognition(models.schedulers()[engine.model])
     if not held:
         recognition.open.set()
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        yield (
-            Batch(engine=SmallEngine(), recogniser=recognition, voice=None, isolation=isolation, threads=threads),
-            recognition,
-        )
-    recognition.scheduler.close()
+        yield Batch(engine=engine, models=models, voice=None, isolation=isolation, threads=threads), recognition
+    models.close()
 
 
 async def chunks_of(

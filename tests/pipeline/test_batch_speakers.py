@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.timeline import DecidedUpTo, SegmentEnd, SpeakerTurns, Words, entries_of, pack
@@ -52,17 +52,16 @@ class Recogniser(ScriptedEngine):
 
 @asynccontextmanager
 async def batches(*, voices: SpeakerModels | None) -> AsyncIterator[Batch]:
-    scheduler = Scheduler(ScriptedEngine())
-    with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
+    engine = Recogniser()
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(ModelSet.of(engine)) as models:
         yield Batch(
-            engine=Recogniser(),
-            recogniser=scheduler,
+            engine=engine,
+            models=models,
             voice=VoiceDetector(),
             isolation=isolation,
             threads=threads,
             voices=voices,
         )
-    scheduler.close()
 
 
 async def chunks(batch: Batch, path: Path, done: list[Chunk], *, separate: bool, most: int = 10) -> list[Chunk]:

@@ -17,7 +17,7 @@ from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.scheduler import Scheduler
+from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Chunk, Transcript
 from tests.pipeline.timelines import stored_parts
 
@@ -64,9 +64,9 @@ def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
 
 @contextmanager
 def batch_with(voice: Loudness | None) -> Iterator[Batch]:
-    scheduler, engine = Scheduler(ScriptedEngine()), ScriptedEngine()
-    with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(scheduler):
-        yield Batch(engine=engine, recogniser=scheduler, voice=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
+    engine = ScriptedEngine()
+    with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(ModelSet.of(engine)) as models:
+        yield Batch(engine=engine, models=models, voice=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
 
 
 async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:

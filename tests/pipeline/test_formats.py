@@ -1,4 +1,4 @@
-"""Tests of formats.py: the exact bytes of the four output files, and that all have the same words."""
+"""Tests of formats.py: the exact bytes of the text files, and that all have the same words."""
 
 import re
 from dataclasses import replace
@@ -143,6 +143,7 @@ def test_every_format_names_its_type_and_extension():
         "srt": ("application/x-subrip; charset=utf-8", "srt"),
         "vtt": ("text/vtt; charset=utf-8", "vtt"),
         "txt": ("text/plain; charset=utf-8", "txt"),
+        "docx": ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
     }
 
 

@@ -19,7 +19,6 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
 from pipeline.recognition.languages import choose_language
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.routing import LanguageRouter
 from pipeline.words import Chunk
 from tests.server.serving import isolation
 
@@ -69,11 +68,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def transcribe_file(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] = ()) -> list[Chunk]:
     async def main() -> list[Chunk]:
-        router = LanguageRouter(ModelSet.of(engine))
         with ThreadPoolExecutor(2) as threads:
             batch = Batch(
                 engine=engine,
-                recogniser=router,
+                models=ModelSet.of(engine),
                 voice=VoiceDetector(),
                 isolation=isolation(),
                 threads=threads,

@@ -20,12 +20,11 @@ from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
 from pipeline.packaged import PackagedFile
 from pipeline.speakers.clustering import FOR_SURE_S, UNSURE_S, average_linkage, find_voices, join_groups
-from pipeline.speakers.embedding import PIECE, VoiceEncoder, mel_frames
+from pipeline.speakers.diarizer import match
 from pipeline.speakers.frames import FILE_STEP, LENGTH, SIZE, STEP, LocalTurn, Piece, Window
 from pipeline.speakers.known import known_voices
+from pipeline.speakers.models import PIECE, VoiceEncoder, mel_frames, read_encoder
 from pipeline.speakers.options import INSTALL, SpeakerOptions
-from pipeline.speakers.timeline import match
-from pipeline.speakers.weights import read_encoder
 from pipeline.weights import SEGMENTATION
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 

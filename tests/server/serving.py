@@ -29,7 +29,6 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import SCRIPT, ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.words import Chunk, Segment, Word
 from server.accounts.issuing import open_account
@@ -277,9 +276,7 @@ async def _serve(
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
 ) -> dict[str, ServedModels]:
-    rehearsal = Batch(
-        engine=engine, recogniser=LanguageRouter(models), voice=None, isolation=isolation(), threads=threads
-    )
+    rehearsal = Batch(engine=engine, models=models, voice=None, isolation=isolation(), threads=threads)
     live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)

@@ -90,7 +90,9 @@ class Page:
         self.driver.get(f"{self.base}/{path}")
         self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
-    def look(self, *, size: tuple[int, int] = WIDE, dark: bool = False, still: bool = False) -> None:
+    def look(
+        self, *, size: tuple[int, int] = WIDE, dark: bool = False, still: bool = False, forced: bool = False
+    ) -> None:
         """Set the screen and the user's preferences for the next pages."""
         width, height = size
         self.driver.execute_cdp_cmd(
@@ -98,7 +100,8 @@ class Page:
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == NARROW},
         )
         features = {"prefers-color-scheme": "dark" if dark else "light",
-                    "prefers-reduced-motion": "reduce" if still else "no-preference"}  # fmt: skip
+                    "prefers-reduced-motion": "reduce" if still else "no-preference",
+                    "forced-colors": "active" if forced else "none"}  # fmt: skip
         media = {"features": [{"name": name, "value": value} for name, value in features.items()]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
@@ -199,6 +202,21 @@ class Page:
             and (role := node["role"]["value"]) in CONTROLS
             and not node.get("name", {}).get("value", "").strip()
         ]
+
+    def regions(self) -> list[str]:
+        """Return the names of the regions, as Chromium tells them to screen readers."""
+        tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        shown = [node for node in tree if not node["ignored"] and node["role"]["value"] in ("region", "log")]
+        return [str(node["name"]["value"]) for node in shown]
+
+    def download_to(self, folder: Path) -> None:
+        """Let the browser save downloads in *folder* without asking."""
+        where = {"behavior": "allow", "downloadPath": str(folder)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+
+    def saved(self, path: Path) -> bytes:
+        """Wait until the browser has saved the file, and return its bytes."""
+        return self.until(lambda: path.read_bytes() if path.exists() else None, path.name)
 
     def pale(self) -> list[str]:
         """Return the visible texts with less contrast than WCAG AA requires."""

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the page: one server with the small real model, and one browser."""
+"""Fixtures for the tests of the page: one server with the small real model, which wants a key of all; one browser."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.web.browsing import CHROMIUM, DRIVER, Page, chromium
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with run_server(tmp_path_factory.mktemp("web")) as started:
+    with run_server(tmp_path_factory.mktemp("web"), LOCAL_OWNER="off") as started:
         yield started
 
 

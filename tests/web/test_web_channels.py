@@ -3,9 +3,10 @@
 import re
 
 import pytest
+import soundfile
 from selenium.webdriver.common.keys import Keys
 
-from tests.server.running import Server
+from tests.server.running import SPEECH, Server
 from tests.web.browsing import SAID, Page
 
 
@@ -62,6 +63,7 @@ def test_what_is_spoken_into_a_channel_is_read_at_its_link(page, server, key):
     page.click("#speak-share")
     assert page.element("#speak-link").get_attribute("value") == link
     assert "channel stage" in page.text("#speak-link-label")
+    page.click("#speak-shared summary")
     assert copy(page, "#speak-overlay") == link.replace("#", "?overlay=1#")
     driver, speaker = page.driver, page.driver.current_window_handle
     driver.switch_to.new_window("tab")
@@ -92,3 +94,39 @@ def test_a_channel_stays_chosen_while_the_list_is_loaded_again(page, server, key
     assert page.element("#speak-link").get_attribute("value") == link
     page.click("#speak-toggle")
     page.until_text("#speak-standing", "Done", max_s=40)
+
+
+def say(server: Server, key: str, text_of: str) -> None:
+    """Make a session of the channel "stage" that says the clip *text_of*, and end it."""
+    samples, rate = soundfile.read(SPEECH / "espeak" / text_of, dtype="int16")
+    with server.client(key) as client:
+        job = client.post("/v1/live", json={"sample_rate": rate, "channel": "stage"}).json()["job_id"]
+        client.post(f"/v1/jobs/{job}/audio", params={"final": "true"}, content=samples.tobytes(), timeout=60)
+
+
+def test_between_sessions_the_audience_reads_that_it_pauses_and_the_text_stays_above_a_line(page, server, key):
+    link = make_stage(server, key)
+    page.driver.get(link)
+    page.until_text("#standing", "Waiting")
+    say(server, key, "en_02.flac")
+    page.until_text("#captions", re.escape(SAID), max_s=40)
+    page.until_text("#standing", "Paused. The next session will appear here.")
+    say(server, key, "en_00.flac")
+    page.until_text("#captions", f"{re.escape(SAID)}.*We heard a quiet sugar", max_s=40)
+    tags = page.script("return [...document.querySelector('#captions').children].map((one) => one.tagName)")
+    assert tags.count("HR") == 1
+    say(server, key, "en_03.flac")
+    page.until_text("#captions", "We heard a quiet sugar.*Eleven yellow", max_s=40)
+    assert SAID not in page.text("#captions"), "the page does not grow for ever"
+    page.look(size=(360, 420))
+    page.script("document.querySelector('#captions').scrollTop = 0")
+    page.click("#larger")
+    page.click("#larger")
+    page.click("#larger")
+    page.script("document.querySelector('#captions').scrollTop = 0")
+    page.click("#newest")
+    page.until(lambda: not page.all("#newest")[0].is_displayed(), "the end of the text")
+    size = page.script("return document.documentElement.style.getPropertyValue('--size')")
+    page.driver.refresh()
+    page.element("#smaller")
+    assert page.script("return document.documentElement.style.getPropertyValue('--size')") == size != "1"

@@ -3,11 +3,13 @@
 import base64
 import io
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import numpy as np
+import orjson
 import pytest
 import soundfile
 from selenium.webdriver.common.keys import Keys
@@ -16,6 +18,7 @@ from tests.pipeline.sounds import Sound, tracks_in
 from tests.server.receiving import host_folder
 from tests.server.running import SPEECH, Server, long_recording
 from tests.web.browsing import CLIP, NARROW, SAID, Page
+from tests.web.cable import cable
 
 
 def upload(page: Page, *files: Path) -> None:
@@ -126,6 +129,8 @@ def test_a_live_session_of_elsewhere_can_be_finished_with_its_words(page, server
     page.element("#queue button[aria-label='Finish Live session']")
     page.click("#queue a")
     page.until_text("#job-text", r"One simple", max_s=40)
+    page.until_text("#job-stage", r"Live for \d minutes?")
+    assert not page.all("#job-progress")[0].is_displayed()
     assert page.text("#job-end") == "Finish"
     page.click("#job-end")
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
@@ -145,7 +150,7 @@ def test_a_file_that_is_refused_stays_in_sight_and_stops_no_other(page, key, tmp
     page.open("#files", key=key)
     upload(page, SPEECH / "espeak" / "en_01.flac", tmp_path / "notes.mp3", SPEECH / "espeak" / "en_02.flac")
     page.until_text("#jobs", r"en_02.flac.*en_01.flac", max_s=60)
-    page.until_text("#uploads li", "notes.mp3.*no audio or video that the server knows")
+    page.until_text("#uploads li", "notes.mp3.*not an audio or video file")
     assert len(page.all("#uploads li")) == 1
     page.tab_to("#uploads button")
     page.press(Keys.ENTER)
@@ -160,7 +165,7 @@ def test_jobs_in_work_are_a_queue_with_their_progress(page, key, tmp_path):
     page.open("#files", key=key)
     upload(page, *talks)
     page.until_text("#queue", "talk 0.flac.*talk 1.flac.*talk 2.flac", max_s=60)
-    page.until_text("#queue", r"talk 0.flac \d+ %", max_s=60)
+    page.until_text("#queue", r"talk 0.flac Transcribing, \d+ %", max_s=60)
     names = [bar.get_attribute("aria-label") for bar in page.all("#queue progress")]
     assert names == [f"Progress of {talk.name}" for talk in talks]
     assert page.nameless() == []
@@ -200,7 +205,7 @@ def call(server: Server, key: str) -> str:
     sides = np.stack((np.concatenate((samples, silence)), np.concatenate((silence, samples))), axis=1)
     soundfile.write(sound, sides, rate, format="WAV")
     with server.client(key) as client:
-        form = {"channels": "separate", "word_timestamps": "true", "output_formats": "json,vtt"}
+        form = {"channels": "separate", "word_timestamps": "true", "output_formats": "json,srt,vtt,txt,docx"}
         return str(
             client.post("/v1/transcribe", files={"file": sound.getvalue()}, data=form, timeout=120).json()["job_id"]
         )
@@ -253,6 +258,96 @@ def test_a_known_person_on_both_channels_has_paragraphs_of_each(page, server, ke
     assert page.sideways() == 0
 
 
+def test_names_of_speakers_are_in_the_files_that_are_saved(page, call, key, tmp_path):
+    page.download_to(tmp_path)
+    page.open(f"#job/{call}", key=key)
+    page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=40)
+    page.tab_to("#job-speakers input")
+    page.press(*"Ann <A>", Keys.TAB, *"Bo")
+    for link in page.all("#job-downloads a"):
+        link.click()
+    (name,) = {path.stem for path in [*page.until(lambda: sorted(tmp_path.glob("*.srt")), "a file")]}
+    assert re.findall(r"^(.+?): One", page.saved(tmp_path / f"{name}.srt").decode(), re.MULTILINE) == ["Ann <A>", "Bo"]
+    voices = re.findall(r"^<v (.+?)>One", page.saved(tmp_path / f"{name}.vtt").decode(), re.MULTILINE)
+    assert voices == ["Ann &lt;A&gt;", "Bo"]
+    segments = orjson.loads(page.saved(tmp_path / f"{name}.json"))["segments"]
+    assert [segment["speaker"] for segment in segments] == ["Ann <A>", "Bo"]
+    with zipfile.ZipFile(io.BytesIO(page.saved(tmp_path / f"{name}.docx"))) as word:
+        assert word.testzip() is None
+        assert re.findall(r">([^<>]+): </w:t>", word.read("word/document.xml").decode()) == ["Ann &lt;A&gt;", "Bo"]
+
+
+def listed(server: Server, key: str, name: str, content: bytes, **fields: str) -> str:
+    """Transcribe a file called *name*, and return its job's id."""
+    with server.client(key) as client:
+        answer = client.post("/v1/transcribe", files={"file": (name, content)}, data=fields, timeout=120)
+        return str(answer.raise_for_status().json()["job_id"])
+
+
+def test_the_recording_that_the_server_keeps_is_played(page, server, key):
+    kept = listed(server, key, "kept.flac", CLIP.read_bytes(), record="true", word_timestamps="true")
+    page.open(f"#job/{kept}", key=key)
+    page.click("#job-listen")
+    page.until(lambda: page.script("return document.querySelector('video').currentTime > 0.5"), "sound")
+    assert page.script("return document.querySelector('video').src").startswith(f"{page.base}/v1/jobs/{kept}/")
+
+
+def test_a_recording_that_was_not_kept_is_asked_for_and_the_text_can_be_copied(page, server, key):
+    job = listed(server, key, "gone.flac", CLIP.read_bytes(), word_timestamps="true")
+    page.open(f"#job/{job}", key=key)
+    page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
+    page.script("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    page.click("#job-copy")
+    page.until(lambda: page.script("return window.copied?.trim()") == SAID, "the text")
+    page.click("#job-listen")
+    page.until_text("#job-file", "was not asked to keep this audio.*Choose the file")
+    page.all("#job-file input")[0].send_keys(str(CLIP))
+    page.element(".player")
+    assert not page.all("#job-file")[0].is_displayed()
+
+
+def test_jobs_are_found_by_name_chosen_together_and_saved_as_one_archive(page, server, key, tmp_path):
+    whole = CLIP.read_bytes()
+    wide = io.BytesIO()
+    soundfile.write(wide, *soundfile.read(CLIP, dtype="int16"), format="WAV")
+    listed(server, key, "Interview One.flac", whole, output_formats="txt,docx")
+    listed(server, key, "interview two.wav", wide.getvalue()[:-20_000], output_formats="txt")
+    page.download_to(tmp_path)
+    page.open("#files", key=key)
+    page.element("#jobs-search input").send_keys("INTERVIEW")
+    page.until(lambda: len(page.all("#jobs li")) == 2, "the two")
+    page.until_text("#jobs", "interview two.wav.*cut short.*Interview One.flac.*done")
+    assert not page.element("#jobs-zip").is_enabled()
+    page.tab_to("#jobs-all")
+    page.press(Keys.SPACE)
+    page.until_text("#jobs-count", "2 chosen")
+    page.click("#jobs-zip")
+    with zipfile.ZipFile(io.BytesIO(page.saved(tmp_path / "transcripts.zip"))) as archive:
+        assert archive.testzip() is None
+        assert set(archive.namelist()) == {"interview two.txt", "Interview One.txt", "Interview One.docx"}
+        assert archive.read("Interview One.txt").decode().strip() == SAID
+    assert page.nameless() == []
+    page.click("#jobs-delete")
+    page.driver.switch_to.alert.accept()
+    page.until_text("#jobs-none", "No job has this name")
+
+
+def test_a_file_is_sent_again_by_itself_when_the_server_is_back(browser, server, key):
+    with cable(server.base) as line:
+        page = Page(browser, line.base)
+        page.open("#files", key=key)
+        page.element("#jobs-none, #jobs li")
+        line.cut()
+        upload(page, CLIP)
+        page.until_text("#uploads li", "en_02.flac.*does not answer. The file is sent again by itself", max_s=40)
+        page.script("location.hash = '#job/job_00000000000000000000000000'")
+        page.until_text("#job-title", "does not answer", max_s=40)
+        page.script("location.hash = '#files'")
+        line.mend()
+        page.until_text("#job-view .transcript", re.escape(SAID), max_s=60)
+        browser.get("about:blank")
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Yield another web server with the clips."""
@@ -264,8 +359,6 @@ def test_an_address_is_fetched_and_its_sound_can_be_added(page, key, elsewhere):
     page.open("#files", key=key)
     page.element("#url").send_keys(f"{elsewhere}/{CLIP.name}\n")
     page.until_text("#job-view .transcript", re.escape(SAID), max_s=40)
-    assert not page.all(".player")[0].is_displayed()
-    page.all("#job-listen input")[0].send_keys(str(CLIP))
     page.element(".player")
     page.click("#job-price")
     page.until(lambda: page.element("#prompt").get_attribute("value") == SAID, "the transcript as a prompt")
@@ -275,7 +368,7 @@ def test_what_is_no_audio_is_said_in_a_sentence(page, key, tmp_path):
     (tmp_path / "notes.mp3").write_text("no sound here\n" * 50)
     page.open("#files", key=key)
     upload(page, tmp_path / "notes.mp3")
-    page.until_text("#files-problem", "no audio or video that the server knows")
+    page.until_text("#files-problem", "not an audio or video file")
     assert [message for message in page.console() if "415" not in message] == []
 
 

@@ -38,8 +38,48 @@ def test_every_control_has_a_name_and_every_text_enough_contrast(page, key, view
     page.look(dark=True, still=True)
     assert page.script("return getComputedStyle(document.documentElement).backgroundColor") != paper
     assert page.pale() == []
+    regions = page.regions()
+    assert len(set(regions)) == len(regions)
     page.look(size=NARROW, dark=True, still=True)
     assert page.sideways() <= 0
+
+
+def test_in_forced_colours_the_record_button_keeps_its_sign(page):
+    page.look(forced=True, still=True)
+    page.open("#speak")
+    sign, button = page.script("""
+      const style = (one) => getComputedStyle(document.querySelector(one));
+      return [style("#speak-toggle .sign").borderTopColor, style("#speak-toggle").backgroundColor];
+    """)
+    assert sign != button
+
+
+@pytest.mark.parametrize("view", ["#speak", "#files"])
+def test_choices_show_their_whole_text(page, key, view):
+    page.open(view, key=key)
+    cut = page.script("""
+      for (const details of document.querySelectorAll("details")) details.open = true;
+      const context = document.createElement("canvas").getContext("2d");
+      const all = [...document.querySelectorAll(`${arguments[0]}-view select`)];
+      const shown = all.filter((one) => one.checkVisibility());
+      return shown.filter((one) => {
+        context.font = getComputedStyle(one).font;
+        const widest = Math.max(...[...one.options].map(({ text }) => context.measureText(text).width));
+        return widest > one.clientWidth - 24;
+      }).map((one) => one.name || one.id);
+    """, view)  # fmt: skip
+    assert cut == []
+
+
+def test_a_message_covers_no_heading_on_a_phone(page, key):
+    page.look(size=NARROW)
+    page.open("#speak", key=key)
+    toast, top = page.script("""
+      document.querySelector("#toast").textContent = "The session goes on in a new job. Its live link is new.";
+      return ["#toast", ".top"].map((one) => document.querySelector(one).getBoundingClientRect().toJSON());
+    """)
+    assert toast["top"] > top["bottom"]
+    assert toast["left"] >= 0
 
 
 def test_the_contrast_check_sees_pale_text(page):

@@ -1,5 +1,6 @@
 """Tests of speaking into the page: a microphone that the browser takes for a real one, and words of the model."""
 
+import hashlib
 import re
 from typing import Any
 
@@ -16,6 +17,11 @@ from tests.web.browsing import MICROPHONE, SAID, Page
 from tests.web.cable import cable
 
 FINAL = "#speak-text .final"
+QR_TEXT = (
+    "http://192.168.178.20:8000/live/job_01JD4W2M8Q7Z5K3N9V6B1XTRGH#token="
+    + "st_Q2hhbm5lbCB0b2tlbnMgYXJlIHNlY3JldA-" * 3
+)
+QR_DIGEST = "31f40dda63f9694dd8862ebda6619c57e157963e11f178ed829921cfeb2d4158"
 
 
 def final_words(page: Page) -> list[str]:
@@ -46,7 +52,7 @@ def test_what_is_said_stands_there_as_final_words_with_its_lag(page, key):
     page.until_text("#speak-standing", "Done")
     page.click("#speak-transcripts a")
     page.until_text("#job-view .transcript", re.escape(SAID))
-    assert [link.text for link in page.all("#job-downloads a")] == ["JSON", "SRT", "VTT", "TXT"]
+    assert [link.text for link in page.all("#job-downloads a")] == ["JSON", "SRT", "VTT", "TXT", "DOCX"]
 
 
 def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once(page, server):
@@ -62,7 +68,7 @@ def test_after_a_reload_the_transcript_is_there_and_a_new_session_starts_at_once
     page.click("#speak-toggle")
     page.until_text("#speak-standing", "Done")
     page.driver.refresh()
-    page.until_text("#speak-standing", "Press to speak")
+    page.until_text("#speak-standing", "Start")
     page.driver.get(str(link))
     page.until_text("#job-view .transcript", re.escape(SAID))
 
@@ -116,7 +122,7 @@ def test_speakers_have_signs_and_names_that_stay_with_the_transcript(page, key):
     page.click("#speak-order .diarize")
     start(page)
     page.until_text("#speak-text", f"S1: {re.escape(SAID)}", max_s=40)
-    page.until_text("#speak-speakers", "S1 is")
+    page.until_text("#speak-speakers", "Name of S1")
     page.element("#speak-speakers input").send_keys("Ann")
     page.until_text("#speak-text", f"Ann: {re.escape(SAID)}.*Ann: One", max_s=40)
     sign = "return getComputedStyle(document.querySelector('#speak-text .speaker'), '::before').content"
@@ -158,7 +164,7 @@ def test_who_dismisses_the_key_is_not_told_of_an_error(page):
     page.click("#speak-toggle")
     page.element("#key-dialog")
     page.press(Keys.ESCAPE)
-    page.until_text("#speak-standing", "Press to speak")
+    page.until_text("#speak-standing", "Start")
     assert page.all("#speak-problem")[0].is_displayed() is False
 
 
@@ -169,7 +175,7 @@ def test_without_permission_for_the_microphone_the_page_says_what_to_do(page, ke
     try:
         page.click("#speak-toggle")
         page.until_text("#speak-problem", "may not use the microphone")
-        assert page.text("#speak-standing") == "Press to speak"
+        assert page.text("#speak-standing") == "Start"
     finally:
         page.driver.execute_cdp_cmd("Browser.resetPermissions", {})
         page.driver.execute_cdp_cmd("Browser.grantPermissions", MICROPHONE)
@@ -270,3 +276,124 @@ def record_of(page: Page, base: str, link: str) -> dict[str, Any]:
 def _seconds(clock: str) -> int:
     minutes, seconds = clock.split(":")
     return 60 * int(minutes) + int(seconds)
+
+
+# --- before, between and during sessions ------------------------------------------------------------------------------
+
+
+def test_the_microphone_is_chosen_and_tried_before_a_session(page, key):
+    page.open("#speak", key=key)
+    page.click("#speak-try")
+    page.until(lambda: page.script("return document.querySelector('#speak-level').value > 0"), "a level")
+    listed = "return [...document.querySelector('#speak-microphone').options].slice(1).map((one) => one.text)"
+    names = page.until(lambda: page.script(listed), "microphones")
+    assert all(name.startswith("Fake") for name in names)
+    assert page.text("#speak-clock") == "0:00"
+    page.element("#speak-microphone").send_keys(names[-1])
+    page.until_text("#speak-try", "^Try")
+    start(page)
+    page.until(lambda: final_words(page), "words")
+    assert not page.all("#speak-sources")[0].is_displayed()
+
+
+def test_a_paused_session_stays_open_hears_nothing_and_goes_on(page, key):
+    page.open("#speak", key=key)
+    start(page)
+    page.until(lambda: final_words(page), "words")
+    page.click("#speak-pause")
+    page.until_text("#speak-standing", "Paused")
+    page.script(SPY)
+    heard = page.text("#speak-clock")
+    assert page.text("#speak-pause") == "Go on"
+    page.until(lambda: page.script("return (window.waited = (window.waited ?? 0) + 1) > 20"), "a moment")
+    assert page.text("#speak-clock") == heard
+    page.click("#speak-pause")
+    page.until_text("#speak-standing", "Listening")
+    before = len(final_words(page))
+    page.until(lambda: len(final_words(page)) >= before + 5, "more words", max_s=40)
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    assert len(page.all("#speak-transcripts a")) == 1
+
+
+def test_in_a_session_words_to_listen_for_can_change_and_the_rest_is_locked(page, server, key):
+    page.open("#speak", key=key)
+    page.click("#speak-view summary")
+    start(page)
+    page.until(lambda: final_words(page), "words")
+    locked = page.script("return [...document.querySelectorAll('#speak-order :enabled')].map((one) => one.name)")
+    assert sorted(filter(None, locked)) == ["keywords", "language"]
+    page.element("#speak-order [name=keywords]").send_keys("orange")
+    page.click("#speak-change")
+    before = len(final_words(page))
+    page.until(lambda: len(final_words(page)) >= before + 5, "words of the new order", max_s=40)
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+    links = [str(link.get_attribute("href")) for link in page.all("#speak-transcripts a")]
+    assert len(links) == 2
+    heard_s = sum(record_of(page, server.base, link)["duration"] for link in links)
+    assert abs(heard_s - _seconds(page.text("#speak-clock"))) <= 1
+    assert page.script("return [...document.querySelectorAll('#speak-order :disabled')].length") == 0
+
+
+def test_the_sound_of_a_tab_is_recorded_and_a_silent_choice_is_refused(page, key):
+    """The browser's own dialog cannot be pressed here, so its answer is given in its place."""
+    page.open("#speak", key=key)
+    page.script("""
+      navigator.mediaDevices.getDisplayMedia = async () => {
+        const context = new AudioContext();
+        const to = context.createMediaStreamDestination();
+        const tone = new OscillatorNode(context);
+        tone.connect(to);
+        tone.start();
+        return window.silent ? new MediaStream() : to.stream;
+      };
+      window.silent = true;
+    """)
+    page.element("#speak-sound").send_keys("a tab")
+    assert not page.element("#speak-microphone").is_enabled()
+    page.click("#speak-toggle")
+    page.until_text("#speak-problem", "shares no sound")
+    page.script("window.silent = false")
+    start(page)
+    page.until(lambda: page.script("return document.querySelector('#speak-level').value > 0.5"), "the tone")
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+
+
+def test_the_link_has_a_code_to_scan_and_an_overlay_as_chosen(page, key):
+    page.open("#speak", key=key)
+    start(page)
+    page.click("#speak-share")
+    link = str(page.element("#speak-link").get_attribute("value"))
+    page.until(lambda: str(page.element("#speak-qr path").get_attribute("d")).startswith("M4 4h1v1h-1z"), "the code")
+    page.element("#speak-lasting").send_keys("a week")
+    longer = page.until(
+        lambda: (now := str(page.element("#speak-link").get_attribute("value"))) != link and now, "another link"
+    )
+    page.click("#speak-shared summary")
+    page.script("""
+      const look = document.querySelector("#speak-shared .overlay-look");
+      look.querySelector("[name=lines]").value = 3;
+      look.querySelector("[name=color]").value = "#ffee00";
+      look.querySelector("[name=align]").value = "left";
+      navigator.clipboard.writeText = async (text) => { window.copied = text };
+    """)
+    page.click("#speak-overlay")
+    copied = page.until(lambda: page.script("return window.copied"), "a copy")
+    assert copied == longer.replace("#", "?overlay=1&lines=3&color=ffee00&align=left#")
+    assert page.nameless() == []
+    page.click("#speak-toggle")
+    page.until_text("#speak-standing", "Done")
+
+
+def test_the_code_is_that_of_the_standard(page):
+    """The digest is of what the Python package qrcode 8.2 draws for this text with error correction L and mask 0."""
+    page.open("#speak")
+    rows = page.script(
+        """return (async () => {
+      const { qrRows } = await import("./web/qr.js");
+      return qrRows(arguments[0]).map((row) => row.map(Number).join("")).join("\\n");
+    })(...arguments)""".replace("arguments[0]", "'" + QR_TEXT + "'")
+    )
+    assert hashlib.sha256(rows.encode()).hexdigest() == QR_DIGEST

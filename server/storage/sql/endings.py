@@ -15,7 +15,7 @@ from server.storage.sql.outbox import enqueue
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, error_of, job_of, quotas_of, text_of
 from server.storage.sql.timeline import append, end_of_words, has_words
 
-MAX_ATTEMPTS = 4  # so that a file that crashes workers does not stop all of them
+MAX_ATTEMPTS = 4  # that get no further, so that a file that crashes workers does not stop all of them
 QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # run_after of a job without a delay; the present time would delay it if the clock were set back
 
@@ -112,7 +112,7 @@ def fail(tx: Transaction, row: SqlRow, cause: Cause, error: JobError) -> None:
 
 def lapse(tx: Transaction, row: SqlRow) -> None:
     """End an expired lease. The job goes back into the queue, or ends if it was canceled or has no attempt left."""
-    if row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
+    if row["class"] == BATCH and row["stuck"] >= MAX_ATTEMPTS and row["cancel_requested_at"] is None:
         last = None if row["last_error"] is None else error_of(row["last_error"])
         message = f"the engine stopped answering; {row['attempt']} attempts were made"
         message += f", an earlier one said: {last.message}" if last else ""
@@ -137,7 +137,7 @@ def put_back(
     cost = fairness.charge_attempt(tx, row) if counted and row["class"] == BATCH else 0.0
     tx.run(
         "UPDATE jobs SET state = :state, queued_at = :now, run_after = :run_after,"
-        " attempt = CASE WHEN attempt > 0 THEN attempt - :uncounted ELSE 0 END,"  # 0: it got further
+        " attempt = attempt - :uncounted, stuck = CASE WHEN stuck > 0 THEN stuck - :uncounted ELSE 0 END,"
         " virtual_time = virtual_time + :cost, lease_id = NULL,"
         " owner = NULL, lease_until = NULL, stage = NULL, last_error = coalesce(:error, last_error) WHERE id = :id",
         {

@@ -97,15 +97,15 @@ def checkpoint(
 ) -> int | None:
     """Append what was recognised of a file and extend the lease, in one commit.
 
-    The attempt got further than those before it, so that none of them counts any more. Returns the number of the
-    timeline's last event; None if the lease is lost.
+    The attempt got further than those before it, so that none of them counts towards the limit any more. Returns the
+    number of the timeline's last event; None if the lease is lost.
     """
     row = _find_lease(tx, lease)
     if row is None:
         return None
     reached = max(row["progress"], min(progress, 1.0))
     _extend(tx, lease, lease_s)
-    tx.run("UPDATE jobs SET progress = ?, attempt = 0 WHERE id = ?", (reached, lease.job.id))
+    tx.run("UPDATE jobs SET progress = ?, stuck = 0 WHERE id = ?", (reached, lease.job.id))
     moved = [Progress(reached)] if reached > row["progress"] else []
     return append(tx, lease.job.id, [*entries, *moved])
 
@@ -158,7 +158,7 @@ def release(tx: Transaction, lease: Lease, *, delay_s: float, error: JobError | 
     row = _find_lease(tx, lease)
     if row is None:
         return False
-    used_up = count and row["class"] == BATCH and row["attempt"] >= MAX_ATTEMPTS
+    used_up = count and row["class"] == BATCH and row["stuck"] >= MAX_ATTEMPTS
     if used_up and error is not None and row["cancel_requested_at"] is None:
         fail(tx, row, Cause.BROKE, error)
     elif used_up:
@@ -249,8 +249,9 @@ def _grant(tx: Transaction, row: SqlRow, worker: str, lease_s: float, *, stage: 
     state = step(State(row["state"]), Cause.CLAIMED)
     until = tx.now + round(lease_s * 1000)
     (granted,) = tx.all(
-        "UPDATE jobs SET state = ?, attempt = attempt + 1, epoch = epoch + 1, lease_id = ?, owner = ?, lease_until = ?,"
-        " stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?) WHERE id = ? RETURNING *",
+        "UPDATE jobs SET state = ?, attempt = attempt + 1, stuck = stuck + 1, epoch = epoch + 1, lease_id = ?,"
+        " owner = ?, lease_until = ?, stage = ?, claimed_at = ?, started_at = coalesce(started_at, ?)"
+        " WHERE id = ? RETURNING *",
         (state, secrets.token_hex(16), worker, until, stage, tx.now, tx.now, row["id"]),
     )
     last_seq = append(tx, row["id"], [StateChange(state, row["progress"])])

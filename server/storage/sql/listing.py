@@ -4,30 +4,46 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from server.model.jobs import Job, JobFilter
 from server.storage.sql import archive
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.rows import JOB_COLUMNS, SqlRow, job_of
 
+SEARCHED_AT_ONCE = 200  # rows that a search for names holds in memory
+
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
     """At most *limit* jobs after the cursor which.after. Jobs made after the first page shift no page."""
-    found: list[Job] = []
+    if which.query is None and which.name is None:
+        return [job_of(row) for row in _page(tx, which, limit, columns=JOB_COLUMNS)]
+    size = limit if which.name is None else SEARCHED_AT_ONCE
+    found: list[str] = []
     while len(found) < limit:
-        page = [job_of(row) for row in _page(tx, which, limit)]
-        found += page if which.query is None else [job for job in page if which.query.fits(job.text or "")]
-        if len(page) < limit or which.query is None:
+        page = _page(tx, which, size, columns="id, created_at, source, text")
+        found += [row["id"] for row in page if _has(row, which)][: limit - len(found)]
+        if len(page) < size:
             break
-        which = replace(which, after=(page[-1].created_at, page[-1].id))
-    return found[:limit]
+        which = replace(which, after=(page[-1]["created_at"], page[-1]["id"]))
+    rows = [tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,)) for job_id in found]  # noqa: S608  a constant
+    return [job_of(row) for row in rows if row is not None]
 
 
-def _page(tx: Transaction, which: JobFilter, limit: int) -> Sequence[SqlRow]:
+def _has(row: SqlRow, which: JobFilter) -> bool:
+    """Whether the row's job has the phrases and the name. The databases do not agree on case, so this compares it."""
+    if which.query is not None and not which.query.fits(row["text"] or ""):
+        return False
+    source = orjson.loads(row["source"])
+    return which.name is None or which.name.casefold() in (source.get("filename") or source.get("url") or "").casefold()
+
+
+def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str) -> Sequence[SqlRow]:
     """At most *limit* rows after the cursor, which have the words of the query, but perhaps not one after the other."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"
     return tx.all(
-        f"SELECT {JOB_COLUMNS} FROM jobs WHERE {' AND '.join(conditions)}"  # noqa: S608  made of constants
+        f"SELECT {columns} FROM jobs WHERE {' AND '.join(conditions)}"  # noqa: S608  made of constants
         f" ORDER BY created_at {direction}, id {direction} LIMIT ?",
         [*values, limit],
     )

@@ -31,6 +31,7 @@ TABLES = """
         expires_at INTEGER,
         cancel_requested_at INTEGER,
         attempt INTEGER NOT NULL DEFAULT 0,
+        stuck INTEGER NOT NULL DEFAULT 0, -- attempts since the job last got further
         epoch INTEGER NOT NULL DEFAULT 0,
         lease_id TEXT,
         owner TEXT,
@@ -238,17 +239,18 @@ TIMELINE = """
 NEWEST = TABLES + TIMELINE
 """All tables, as a new database gets them."""
 
-TO_TIMELINE = (
-    """
+COLUMNS = """
     ALTER TABLE jobs ADD COLUMN last_entry INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN stuck INTEGER NOT NULL DEFAULT 0;
+    UPDATE jobs SET stuck = attempt;
     DROP INDEX jobs_queue;
     CREATE INDEX jobs_queue ON jobs (
         class, (blob IS NULL AND source_type = 'url'), environment, virtual_time, id
     ) WHERE state = 'queued';
 """
-    + TIMELINE
-)
+
+TO_TIMELINE = COLUMNS + TIMELINE
 """The step from the schema before, which had events and chunks. takeover.py makes timelines of them."""
 
 AFTER_TAKEOVER = """

@@ -1,6 +1,7 @@
 """Results that are not kept: handed over once, to whoever waits for them, then erased down to the last byte."""
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -220,7 +221,16 @@ def test_a_recording_cannot_be_ordered_and_not_kept(server, client):
     key = client.post("/v1/keys", json={"retention": "none"}).json()["key"]
     with server.client(key) as other:
         answers.append(other.post("/v1/live", json={"record": True}))
-    assert [(answer.status_code, answer.json()["errors"][0]["param"]) for answer in answers] == [(422, "record")] * 2
+    answers.append(transcribe(client, record="true"))
+    hidden = {"url": "https://example.org/a", "record": True, "redact": ["email"]}
+    answers.append(client.post("/v1/transcribe", json=hidden))
+    assert [(answer.status_code, answer.json()["errors"][0]["param"]) for answer in answers] == [(422, "record")] * 4
+
+
+def test_a_word_file_is_delivered_in_base64(client):
+    record = transcribe(client, output_formats="docx,txt").json()
+    assert SPOKEN in record["outputs"]["txt"]
+    assert base64.b64decode(record["outputs"]["docx"], validate=True).startswith(b"PK")
 
 
 @pytest.mark.parametrize("value", ["", "all", "7d", "null", "none,none"])

@@ -99,7 +99,7 @@ async def test_a_job_resumed_after_a_crash_ends_like_one_that_never_crashed(shop
     async with shop.run_workers():
         after, plain = await shop.wait_for_end(broken), await shop.wait_for_end(whole)
     assert gate.resumed_behind == [0, 1]
-    assert (after.epoch, plain.epoch) == (2, 1)
+    assert (after.attempt, plain.attempt) == (2, 1)
     assert (after.text, after.duration_s, after.language) == (plain.text, plain.duration_s, plain.language)
     for name in order.output_formats:
         assert await shop.output(broken, name) == await shop.output(whole, name)
@@ -147,7 +147,7 @@ async def test_a_lease_is_renewed_while_a_chunk_takes_long(shop, gate):
         await asyncio.wait_for(gate.reached.wait(), MOST_S)
         await asyncio.sleep(0.5)
         gate.open.set()
-        assert (await shop.wait_for_end(job_id)).epoch == 1
+        assert (await shop.wait_for_end(job_id)).attempt == 1
 
 
 async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(shop, gate):
@@ -157,7 +157,7 @@ async def test_an_engine_that_hangs_loses_its_job_to_the_next_attempt(shop, gate
         gate.open.set()
         shop.clock.advance(s=31)
         job = await shop.wait_for_end(job_id)
-    assert (job.state, job.epoch, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
+    assert (job.state, job.attempt, gate.resumed_behind) == (State.COMPLETED, 2, [0, 1])
 
 
 # --- stopped from outside ------------------------------------------------------------------------------------------

@@ -88,10 +88,11 @@ async def test_words_are_shown_once_completed_and_only_to_who_asked_for_them(sql
         assert ("words" in shown) is wanted
 
 
-async def test_lists_have_no_words_no_text_and_no_warnings(sqlite):
+async def test_lists_have_warnings_but_no_words_and_no_text(sqlite):
     records = Records(sqlite, LINKS, NobodyLive())
     shown = members(records.list_item(replace(DONE, warnings=({"code": "x"},))))
-    assert not shown.keys() & {"text", "words", "warnings"}
+    assert not shown.keys() & {"text", "words"}
+    assert shown["warnings"] == [{"code": "x"}]
 
 
 async def test_a_notice_says_what_happened_when_and_drops_a_long_text(sqlite):

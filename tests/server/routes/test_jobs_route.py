@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.words import Chunk
 from tests.server.serving import chunk
-from tests.server.submitting import ASYNC, GATES, code, serve_gates, submit, wait_for_record
+from tests.server.submitting import ASYNC, AUDIO, GATES, code, serve_gates, submit, wait_for_record
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +295,31 @@ def test_an_empty_output_is_an_empty_file(server, client):
     srt = client.get(f"/v1/jobs/{record['job_id']}/outputs/srt", headers={"Range": "bytes=0-5"})
     assert (srt.status_code, srt.content, srt.headers["content-length"]) == (200, b"", "0")
     assert client.get(f"/v1/jobs/{record['job_id']}/outputs/vtt").content == b"WEBVTT\n\n"
+
+
+# --- the audio -------------------------------------------------------------------------------------------------------
+
+
+def test_the_audio_is_kept_and_played_where_the_request_says_so(server, client):
+    record = submit(client, record="true")
+    link = urlsplit(record["audio_url"])
+    sound = AUDIO["file"][1]
+    until(lambda: server.wait(server.storage.jobs.list_with_audio(limit=10)) == [])
+    with server.new_client() as stranger:
+        assert code(stranger.get(f"/v1/jobs/{record['job_id']}/audio")) == "job_not_found"
+        linked = stranger.get(f"{link.path}?{link.query}")
+    for answer in (client.get(f"/v1/jobs/{record['job_id']}/audio"), linked):
+        assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, sound, "audio/wav")
+    part = client.get(f"/v1/jobs/{record['job_id']}/audio", headers={"Range": "bytes=4-7"})
+    assert (part.status_code, part.content) == (206, sound[4:8])
+    assert part.headers["content-range"] == f"bytes 4-7/{len(sound)}"
+    assert client.delete(f"/v1/jobs/{record['job_id']}").status_code == 204
+    assert client.get(f"/v1/jobs/{record['job_id']}/audio").status_code == 404
+
+
+def test_audio_that_nobody_asked_to_keep_is_gone(client):
+    record = submit(client)
+    assert "audio_url" not in record
+    answer = client.get(f"/v1/jobs/{record['job_id']}/audio")
+    assert (answer.status_code, code(answer)) == (404, "output_not_found")
+    assert "record=true" in answer.json()["detail"]

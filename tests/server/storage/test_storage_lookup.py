@@ -56,6 +56,8 @@ async def test_every_filter_leaves_what_it_names(storage, clock):
     assert await ids(storage, text="ÜBER") == ["job_a"]
     assert await ids(storage, text="100% sure_") == ["job_a"]
     assert await ids(storage, text="100%x") == []
+    assert await ids(storage, name="HTTPS://x") == ["job_b"]
+    assert await ids(storage, name="nowhere") == []
     assert await ids(storage, text="") == ["job_a"]
 
 

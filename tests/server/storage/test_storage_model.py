@@ -44,6 +44,7 @@ class Expected:
     hook: bool
     state: State = State.QUEUED
     attempt: int = 0
+    stuck: int = 0  # attempts since it got further
     run_after: int = 0
     lease_id: str | None = None
     lease_until: int = 0
@@ -73,7 +74,7 @@ class Expected:
     def back(self, *, failing: bool, now: int, delay_ms: int = 0) -> None:
         if self.cancel:
             self.ends(State.CANCELED)
-        elif failing and not self.live and self.attempt >= MAX_ATTEMPTS:
+        elif failing and not self.live and self.stuck >= MAX_ATTEMPTS:
             self.ends(State.FAILED, returned=True)
         else:
             self.state, self.lease_id, self.run_after = State.QUEUED, None, now + delay_ms
@@ -181,6 +182,7 @@ class StoreAndModel(RuleBasedStateMachine):
         job = self.expected[lease.job.id]
         job.state, job.lease_id, job.lease_until = State.PROCESSING, lease.lease_id, lease.until
         job.attempt += 1
+        job.stuck += 1
         job.started = True
         assert lease.job.attempt == job.attempt
         self.leases.append(lease)
@@ -204,7 +206,7 @@ class StoreAndModel(RuleBasedStateMachine):
         assert self.loop.run(checkpoint(self.store, lease, index, progress)) == (job is not None)
         if job:
             job.parts += 1
-            job.attempt = 0
+            job.stuck = 0
             job.told = True
             job.progress = max(job.progress, min(progress, 1.0))
             job.lease_until = self.clock() + 30_000
@@ -235,7 +237,8 @@ class StoreAndModel(RuleBasedStateMachine):
         assert released == (job is not None)
         if job:
             job.back(failing=count, now=self.clock(), delay_ms=round(delay_s * 1000))
-            job.attempt = max(0, job.attempt - (not count))
+            job.attempt -= not count
+            job.stuck = max(0, job.stuck - (not count))
 
     @precondition(any_lease)
     @rule(number=NUMBERS, late=st.booleans(), outcome=st.sampled_from([completion(), failure(), CANCELED]))

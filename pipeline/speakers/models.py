@@ -1,10 +1,15 @@
-"""Computes the embedding of a voice: a vector of 256 numbers and length 1, from some seconds of speech.
+"""The two models of voices: when up to three people speak within ten seconds, and what a voice sounds like.
 
-The encoder is an LSTM over mel spectra of 10 ms. It was trained so that embeddings of one voice have a high cosine, and
-those of two voices a low one.
+The segmentation model gives for each frame of about 17 ms the probability of each set of at most two of three voices.
+They are local voices: the next window numbers them anew. Its weights are in a package that `scripts/setup` installs.
+
+The encoder computes the embedding of a voice: a vector of 256 numbers and length 1, from some seconds of speech. It is
+an LSTM over mel spectra of 10 ms, trained so that embeddings of one voice have a high cosine, and those of two voices a
+low one.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -12,10 +17,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.frames import SIZE, unit
-from pipeline.speakers.weights import read_encoder
+from pipeline.packaged import read_checked
+from pipeline.speakers.frames import LENGTH, SIZE, unit
+from pipeline.weights import SEGMENTATION
 
 Array = NDArray[np.float32]
+
+ENCODER = Path(__file__).with_name("encoder.onnx")
+"""A GE2E voice encoder, Apache-2.0: what a voice sounds like, as 256 numbers. scripts/convert_encoder.py made it."""
+
+_ENCODER_SHA256 = "ed3cccc76fb9fb75656f4df2de8073d07733b3f1e29c1bc31a085335effc99c6"
 
 HOP = 160
 """Samples from one mel frame to the next, 10 ms."""
@@ -28,8 +39,42 @@ _MELS = 40
 _HANN = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float32)
 _BLOCK = 1000  # frames transformed at once: an hour at once would take a gigabyte
 _LOUDEST = 0.37  # the power in a frame of speech at -30 dBFS, to which quieter speech is raised as in training
-_ROWS = 32  # pieces in one call
+_EMBEDDED = 32  # pieces in one call
 _SHORTER = 0.75  # of the longest piece of a call is its shortest: the encoder computes each as long as the longest
+
+_SEGMENTED = 2  # windows in one call: a sixth less CPU than one, for 18 MB; four take 64 MB for another twentieth
+_SETS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.float32)
+
+
+class SegmentationModel:
+    """The loaded model. It may be used by several threads."""
+
+    def __init__(self) -> None:
+        """Load the weights. Raises ModelUnavailable."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # it warns of initializers that it removed
+        self._session = onnxruntime.InferenceSession(
+            SEGMENTATION.read(), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+        self._input = self._session.get_inputs()[0].name
+
+    def __call__(self, windows: Sequence[Samples]) -> Array:
+        """Return the probability that each voice speaks in each frame of windows of up to LENGTH samples.
+
+        The shape is (windows, FRAMES, VOICES). A shorter window is filled up with silence.
+        """
+        return np.concatenate(
+            [self._analyse(windows[at : at + _SEGMENTED]) for at in range(0, len(windows), _SEGMENTED)]
+        )
+
+    def _analyse(self, windows: Sequence[Samples]) -> Array:
+        padded = np.zeros((len(windows), 1, LENGTH), np.float32)
+        for row, window in zip(padded[:, 0], windows, strict=True):
+            row[: len(window)] = window
+        (log_probabilities,) = self._session.run(None, {self._input: padded})
+        speech: Array = np.einsum("wfs,sv->wfv", np.exp(log_probabilities), _SETS)
+        return speech
 
 
 def mel_frames(samples: Samples, first: int = 0) -> Array:
@@ -47,6 +92,11 @@ def mel_frames(samples: Samples, first: int = 0) -> Array:
         power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
         mels[start : start + _BLOCK] = np.einsum("fk,mk->fm", power, _FILTERS)
     return mels
+
+
+def read_encoder() -> bytes:
+    """Return the bytes of ENCODER. Raises ModelUnavailable if it is missing or has other bytes than it should."""
+    return read_checked(ENCODER, _ENCODER_SHA256, "install Scribewire again")
 
 
 class VoiceEncoder:
@@ -92,7 +142,7 @@ def _calls(lengths: Sequence[int]) -> list[list[int]]:
     """Return which of the pieces with these lengths go into one call, for all calls."""
     calls: list[list[int]] = []
     for piece in sorted(range(len(lengths)), key=lambda piece: -lengths[piece]):
-        if calls and len(calls[-1]) < _ROWS and lengths[piece] >= _SHORTER * lengths[calls[-1][0]]:
+        if calls and len(calls[-1]) < _EMBEDDED and lengths[piece] >= _SHORTER * lengths[calls[-1][0]]:
             calls[-1].append(piece)
         else:
             calls.append([piece])
