@@ -57,9 +57,14 @@ from pipeline.recognition.stream_options import StreamOptions
 from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
-FOUND, TOLD, LIVE, THEIRS = "found", "told", "live", "transcribe()"
+FOUND, TOLD, LIVE, LIVE_TOLD, THEIRS = "found", "told", "live", "live, told", "transcribe()"
 TRANSLATED, TRANSLATED_BY_THEM = "translated", "transcribe(task=translate)"
-WAYS = {"translated": (TRANSLATED, TRANSLATED_BY_THEM), "files": (FOUND, TOLD, THEIRS), "live": (LIVE,)}
+WAYS = {
+    "translated": (TRANSLATED, TRANSLATED_BY_THEM),
+    "files": (FOUND, TOLD, THEIRS),
+    "live": (LIVE,),
+    "live-told": (LIVE_TOLD,),
+}
 KINDS = ("clips", "joined", "mixed")
 PAUSES_S = (0.3, 2.5)
 MIXED = ("en", "es", "en", "fr", "es", "ru", "en", "fr")  # the languages of a mixed track
@@ -103,17 +108,20 @@ class Ours:
                 words = asyncio.run(_words_of(batch, path, options))
                 yield Heard(join_words(words), self.clock() - began_s, words)
 
-    def hear_live(self, recordings: Sequence[Recording]) -> Iterator[Heard]:
+    def hear_live(self, recordings: Sequence[Recording], *, told: bool = False) -> Iterator[Heard]:
         for recording in recordings:
-            began_s = self.clock()
+            began_s, options = self.clock(), StreamOptions(language=recording.language if told else None)
             with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, self.clock)) as runner:
-                words, lags_s = runner.run(stream(recording.samples, LanguageRouter(self._models()), self._voice))
+                recogniser = LanguageRouter(self._models())
+                words, lags_s = runner.run(stream(recording.samples, recogniser, self._voice, options))
             yield Heard(join_words(words), self.clock() - began_s, words, lags_s)
 
 
-async def stream(samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector) -> tuple[list[Word], list[float]]:
-    """Return the final words of a live session without settings, and how late each was. For a VirtualTimeLoop."""
-    core = StreamCore(with_latency(StreamOptions(), BALANCED, patient=True))
+async def stream(
+    samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector, options: StreamOptions
+) -> tuple[list[Word], list[float]]:
+    """Return the final words of a live session, and how late each was. For a VirtualTimeLoop."""
+    core = StreamCore(with_latency(options, BALANCED, patient=True))
     session = LiveStream(core, vad=voice.stream(), recogniser=recogniser, tenant="live")
     words, lags_s = list[Word](), list[float]()
     loop = asyncio.get_running_loop()
@@ -140,8 +148,13 @@ async def _words_of(batch: Batch, path: Path, options: BatchOptions) -> list[Wor
     return [word for chunk in chunks for segment in chunk.segments for word in segment.words]
 
 
-def hear_as_they(model: str, recordings: Sequence[Recording], *, task: str = TRANSCRIBE) -> Iterator[Heard]:
-    """Yield what transcribe() makes of each recording, with its language told."""
+def hear_as_they(
+    model: str, recordings: Sequence[Recording], *, task: str = TRANSCRIBE, filtered: bool = False
+) -> Iterator[Heard]:
+    """Yield what transcribe() makes of each recording, with its language told.
+
+    *filtered*: with its voice filter and the times of words.
+    """
     from faster_whisper import WhisperModel  # noqa: PLC0415  Ours has prepared it
 
     found = locate(model, cache_dir=None, download_wait_s=0)
@@ -150,9 +163,21 @@ def hear_as_they(model: str, recordings: Sequence[Recording], *, task: str = TRA
     clock = clock_of([memo])
     for recording in recordings:
         began_s = clock()
-        segments, _ = whisper.transcribe(recording.samples, language=recording.language, beam_size=5, task=task)
-        text = "".join(segment.text for segment in segments)
-        yield Heard(text.strip(), clock() - began_s)
+        found_there, _ = whisper.transcribe(
+            recording.samples,
+            language=recording.language,
+            beam_size=5,
+            task=task,
+            vad_filter=filtered,
+            word_timestamps=filtered,
+        )
+        segments = list(found_there)
+        words = [
+            Word(word.word.strip(), round(word.start * RATE), round(word.end * RATE), word.probability)
+            for segment in segments
+            for word in segment.words or ()
+        ]
+        yield Heard("".join(segment.text for segment in segments).strip(), clock() - began_s, words)
 
 
 def chosen(language: str, half: str, seconds: float) -> list[Clip]:
@@ -234,6 +259,7 @@ def main() -> None:
         TOLD: partial(ours.hear_files, told=True),
         THEIRS: partial(hear_as_they, given.peer),
         LIVE: ours.hear_live,
+        LIVE_TOLD: partial(ours.hear_live, told=True),
         TRANSLATED: partial(ours.hear_files, task=TRANSLATE),
         TRANSLATED_BY_THEM: partial(hear_as_they, given.peer, task=TRANSLATE),
     }

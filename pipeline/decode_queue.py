@@ -6,12 +6,13 @@ A few jobs for each call of the engine wait in the scheduler at once, so that it
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.audio import position
 from pipeline.ingest.packing import DecodeJob, Packed
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.hints import Hints
+from pipeline.recognition.languages import MIN_SPEECH_S
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.scheduler import Urgency
 
@@ -36,7 +37,8 @@ class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
     The language of each job is found anew, unless the order names it. What was spoken *max_jobs* and more earlier is a
-    hint: those jobs are certainly recognised, so the same file always gives the same hints.
+    hint: those jobs are certainly recognised, so the same file always gives the same hints. A job with little speech
+    waits for the one before it, whose language is its hint.
     """
 
     def __init__(
@@ -69,7 +71,6 @@ class DecodeQueue:
     def add(self, item: Packed) -> None:
         """Append an item, and give it to the scheduler if it is a job. The queue must not be full."""
         queued = _QueuedItem(item)
-        self._items.append(queued)
         if isinstance(item, DecodeJob):
             request = DecodeRequest(
                 samples=item.samples,
@@ -81,8 +82,22 @@ class DecodeQueue:
                 hints=self._hints,
                 voiced=item.voiced,
             )
-            recognising = self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
-            queued.answer = asyncio.ensure_future(recognising)
+            neighbour: asyncio.Task[RecognitionResult] | None = None
+            if self._language is None and 0 < request.voiced_s < MIN_SPEECH_S:
+                neighbour = next((one.answer for one in reversed(self._items) if one.answer is not None), None)
+                if neighbour is None and self._spoken:
+                    request = replace(request, before=self._spoken[-1])
+            queued.answer = asyncio.ensure_future(self._recognise(request, neighbour))
+        self._items.append(queued)
+
+    async def _recognise(
+        self, request: DecodeRequest, neighbour: "asyncio.Task[RecognitionResult] | None"
+    ) -> RecognitionResult:
+        """Recognise a job, after its *neighbour* if its language should be known."""
+        if neighbour is not None:
+            await asyncio.wait([neighbour])  # its error is that of the file, which ends with it
+            request = replace(request, before=neighbour.result().language or request.before)
+        return await self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
 
     @property
     def waiting(self) -> bool:

@@ -83,6 +83,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetup:
 
 
 LONG = (
+    "tests/pipeline/test_answers.py",
     "tests/abuse/",
     "tests/benchmarks/test_corpus.py",
     "tests/benchmarks/test_live_words.py",

@@ -1,8 +1,8 @@
 """Chooses the language of an utterance from what was detected in it and in its neighbours. Pure.
 
 Single phrases are mistaken for other languages: Spanish for Italian with 0.7, Dutch for Arabic with 0.8. So a language
-that differs from the neighbours' is taken at once only where it is certain, and not at all where theirs is nearly as
-probable. Between, the caller hears the utterance in both and takes the surer words.
+that differs from the neighbours' is taken at once only where it is certain and there is enough speech, and not at all
+where theirs is nearly as probable. Between, the caller hears the utterance in both and takes the surer words.
 """
 
 from collections.abc import Mapping
@@ -70,11 +70,12 @@ def choose_language(probabilities: Mapping[str, float], *, neighbour: str | None
 def _choose(shares: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> tuple[str, str | None]:
     """Return the language and its rival, if any. All *shares* together are 1."""
     language, share = likeliest(shares)
-    if share >= CERTAIN and language not in UNTESTED:
+    certain = share >= CERTAIN and language not in UNTESTED
+    if certain and (speech_s >= MIN_SPEECH_S or neighbour is None or neighbour not in shares):
         return language, None
     if neighbour is not None and neighbour in shares and neighbour != language:
         theirs = shares[neighbour]
-        if speech_s < MIN_SPEECH_S or theirs * PRIOR >= share:
+        if not certain and (speech_s < MIN_SPEECH_S or theirs * PRIOR >= share):
             return neighbour, None
         return language, neighbour
     others = {code: share for code, share in shares.items() if code != language}

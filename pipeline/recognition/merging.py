@@ -13,6 +13,9 @@ from pipeline.words import Word
 TAIL = 8
 """How many of the last final words a new hypothesis is compared with."""
 
+MISPLACED = 2
+"""How many words at the beginning of a turn may be placed before the pause before it."""
+
 NEAR = position(0.2)
 """How far apart two hypotheses may put the same word, where no other one is like it."""
 
@@ -78,10 +81,27 @@ def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
 def select_of_turn(words: Sequence[Word], earlier: Sequence[Word], turn: int) -> Sequence[Word]:
     """Return *words* without those before the *turn*, the position where its first word may begin.
 
-    The last word of the turn before is left out even if it is placed where this turn begins: *earlier* ends with it.
+    Times are inexact at a pause: the last word of the turn before may be placed where this turn begins, and the first
+    ones of this turn where that one ended. *earlier* ends with the last word of the turn before.
     """
     before = sum(word.start + word.end < 2 * turn for word in words)
-    return words[before + ends_with(earlier, words[: before + 1]) :]
+    ends = range(before + 1, max(0, before - MISPLACED) - 1, -1)
+    said = next((count for count in ends if ends_with(earlier, words[:count])), before)
+    if said >= before or before == len(words):
+        return words[max(said, before) :]
+    following = words[before]
+    return (*spread(words[said : before + 1], following.start, following.end), *words[before + 1 :])
+
+
+def spread(words: Sequence[Word], start: int, end: int) -> list[Word]:
+    """Return *words* spread over start..end, with times in proportion to the lengths of their texts."""
+    total = sum(len(word.text) for word in words)
+    spread, done = [], 0
+    for word in words:
+        begin = start + (end - start) * done // total
+        done += len(word.text)
+        spread.append(word.at(begin, start + (end - start) * done // total))
+    return spread
 
 
 def are_same(one: Word, other: Word, apart: int) -> bool:

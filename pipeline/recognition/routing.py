@@ -169,8 +169,12 @@ class _Caller:
                 return replace(result, language_probability=found.probability, detected=span)
             found = Choice(found.rival, shares[found.rival], others=found.others)
         heard = await self.hear(part_of(request, span), found)
-        better = surety(words_in(span, [span], heard.words)) > surety(words)
-        if better or (found.probability >= PLAIN and heard.words):
+        theirs = surety(words_in(span, [span], heard.words))
+        if request.before is not None and request.speech_between(*span) < SHORTEST:
+            plain = theirs >= SURE
+        else:
+            plain = theirs > surety(words) or found.probability >= PLAIN
+        if plain and heard.words:
             return replace(heard, detected=span)
         return replace(result, detected=span)
 
@@ -184,11 +188,13 @@ class _Caller:
         spans = utterances(request)
         newest = spans[-1]
         found = _choose(request, newest, await self.detect(request, newest, allowed), request.before)
+        if found.language != request.before and _has_final_words(request, newest):
+            found = Choice(request.before or found.language, found.others)
         if found.language == request.before or request.before is None:
             return replace(await self.hear(request, found, newer), detected=newest)
         heard = await self.hear_beside(part_of(request, newest), found, request.before)
         assert heard.language is not None
-        if heard.language == request.before or _is_doubtful(found, request.before, heard):
+        if heard.language == request.before or _is_doubtful(request, newest, found, request.before, heard):
             return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
         if len(spans) > 1:
             return RecognitionResult((), request.before, changed=(newest[0], heard.language))
@@ -229,7 +235,8 @@ class _Caller:
         if found.rival is None:
             return found
         heard = await self.hear(part_of(request, span), found)
-        language = found.rival if _is_doubtful(found, near, heard) else heard.language or found.language
+        doubtful = _is_doubtful(request, span, found, near, heard)
+        language = found.rival if doubtful else heard.language or found.language
         return Choice(language, found.probability, others=found.others)
 
     async def hear_beside(self, request: DecodeRequest, found: Choice, neighbour: str | None) -> RecognitionResult:
@@ -274,9 +281,20 @@ class _Caller:
         return known if every < SPOKEN else {code: share / every for code, share in known.items()}
 
 
-def _is_doubtful(found: Choice, neighbour: str | None, heard: RecognitionResult) -> bool:
-    """Return whether an utterance keeps its neighbours' language: it has no likely words in either."""
-    return found.rival is not None and found.rival == neighbour and surety(heard.words) < LIKELY
+def _has_final_words(request: DecodeRequest, span: tuple[int, int]) -> bool:
+    """Return whether words of a live utterance are final, so that its language can only change after a pause."""
+    return request.before is not None and any(word.start + word.end > 2 * span[0] for word in request.decided)
+
+
+def _is_doubtful(
+    request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None, heard: RecognitionResult
+) -> bool:
+    """Return whether an utterance keeps its neighbours' language: it has no likely words in either.
+
+    *found* was compared with the neighbours' language, and *heard* has the surer words. Short ones need SURE ones.
+    """
+    least = SURE if request.speech_between(*span) < SHORTEST else LIKELY
+    return found.rival is not None and found.rival == neighbour and surety(heard.words) < least
 
 
 def _choose(

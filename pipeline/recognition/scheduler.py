@@ -16,9 +16,6 @@ a question of order, which CallOrder keeps:
 
 import asyncio
 import math
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,9 +72,6 @@ An average of all waits hides load, because finals go first. The model's utilisa
 
 MEMORY_S = 10.0
 """After this time the weight of work in the average utilisation has fallen to a third."""
-
-NICE = 10
-"""The nice value of the threads that call the model: lower priority than the event loop."""
 
 
 class Overloaded(EngineFailed):
@@ -282,7 +276,7 @@ class Scheduler:
         self.engine = engine
         self._order = order or CallOrder()
         self._longest_call_s = LONGEST_CALL_S
-        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}", initializer=lower_priority)
+        self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}")
         self._running = 0  # calls
         self._hanging = 0  # of these, those that have taken too long
         self._numbers = SchedulerStatistics()
@@ -471,9 +465,3 @@ class Scheduler:
 
     def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
         return [self.engine.detect_language(samples) for samples in items]
-
-
-def lower_priority() -> None:
-    """Give this thread a lower priority than the event loop, whose steps are short and hold up everything else."""
-    if sys.platform == "linux":  # on other systems threads have no priority of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -445,11 +445,14 @@ class StreamCore:
         """Return whether the words of an answer must wait because they may be of another language.
 
         Where one language was spoken so far, it is believed until an answer says otherwise, so that words are quick.
+        Before that only a language that is assumed is, because its words are sure.
         """
         options, detected = self._options, self._detected
-        if options.language is not None or self._language is None:
+        if options.language is not None:
             return False
         early = detected is None or detected[1] - detected[0] < options.known_after
+        if self._language is None:
+            return early and result.language_probability is not None
         doubtful = result.language_probability is not None and result.language_probability < options.known
         return result.language != self._language or doubtful or (self._mixed and early)
 

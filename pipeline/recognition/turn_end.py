@@ -15,7 +15,6 @@ from pipeline.audio import RATE, Samples
 from pipeline.errors import EngineFailed
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, LogMel
-from pipeline.recognition.scheduler import lower_priority
 from pipeline.recognition.turn_checks import LONGEST_CHECK
 from pipeline.weights import TURN_ENDS
 
@@ -60,7 +59,7 @@ class TurnEndDetector:
     def __init__(self) -> None:
         """Load the model. Raises ModelUnavailable."""
         self._model = TurnEndModel()
-        self._thread = ThreadPoolExecutor(1, "turn ends", initializer=lower_priority)
+        self._thread = ThreadPoolExecutor(1, "turn ends")
 
     async def probability(self, turn: Samples) -> float:
         """Return the probability that *turn* is over. Raises EngineFailed."""

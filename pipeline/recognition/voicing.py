@@ -1,29 +1,71 @@
-"""Corrects the word times of live hypotheses with the voice detector, and drops words that nobody spoke.
+"""Corrects word times with the voice detector, and drops words that nobody spoke: in files and in live hypotheses.
 
-The word times of a model are inexact at silence. A word before a pause ends too early, a word after it starts too
-early, and the first word may have no length at the edge of the window. stream.py uses this module.
+The word times of a model are inexact at silence. A word before a pause ends too early or reaches into the pause, even
+over it; a word after it starts too early, and the first word may have no length at the edge of the window. So no word
+reaches over a silence that the voice detector sees.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from pipeline.audio import WINDOW
+from pipeline.audio import WINDOW, position
+from pipeline.recognition.merging import spread
+from pipeline.recognition.spoken_form import longest_time, may_pause, plain
 from pipeline.words import Word
+
+SAID_AGAIN = position(0.1)
+"""A word that is the same as the one before it has at least so much speech of its own."""
 
 MIN_FREE_FRAMES = 2
 """Words at a silent place are kept only if this many frames of speech near them belong to no other word."""
+
+PAUSE_FRAMES = 10
+"""No word goes on after a silence of this many frames, 0.3 s, except numbers and what is spelled."""
+
+TRAILING_FRAMES = 6
+"""The voice detector sees speech for so long after its end. A word with less before a pause is said after the pause."""
+
+
+AROUND_FRAMES = 6
+"""The voice detector may miss so much at both ends of speech; the loudness of the sound shows where words end there."""
+
+
+def place_in_speech(words: Sequence[Word], start: int, end: int, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
+    """Return the *words* that somebody spoke, none of them in a pause or over one.
+
+    *words* begin and end with their sound. *spans* of the audio in start..end certainly have speech. A model may write
+    the last word again for the silence after it.
+    """
+    first = start // WINDOW
+    voiced = bytearray(-(-end // WINDOW) - first)
+    for begin, stop in spans:
+        at = max(0, begin // WINDOW - first - AROUND_FRAMES)
+        after = min(len(voiced), -(-stop // WINDOW) - first + AROUND_FRAMES)
+        voiced[at:after] = b"\1" * (after - at)
+    placed = Voicing(first * WINDOW, bytes(voiced), extends=False).place(words)
+    again = (
+        plain(before.text) == plain(word.text) and _speech_in(word, spans) < SAID_AGAIN
+        for before, word in pairwise(placed)
+    )
+    return (*placed[:1], *(word for word, left_out in zip(placed[1:], again, strict=True) if not left_out))
 
 
 class Voicing:
     """Holds which frames of some audio have speech. Frame *n* has the WINDOW samples from start + n * WINDOW."""
 
-    def __init__(self, start: int, voiced: bytes) -> None:
-        """*voiced* has a byte for each frame: 1 if it has speech, else 0."""
+    def __init__(self, start: int, voiced: bytes, *, extends: bool = True) -> None:
+        """*voiced* has a byte for each frame: 1 if it has speech, else 0.
+
+        *extends*: a word may end later, where its speech does.
+        """
         self._start = start
         self._voiced = voiced
         self._end = start + len(voiced) * WINDOW
+        self._extends = extends
 
     def place(self, words: Sequence[Word]) -> list[Word]:
         """Return the *words* that somebody spoke, with corrected times. They must be in order, and stay so."""
+        words = self._end_at_pauses(words)
         touching = [self._touches(word) for word in words]
         starts = [word.start for word, touches in zip(words, touching, strict=True) if touches]
         bounds = iter([*starts[1:], self._end])
@@ -34,13 +76,43 @@ class Voicing:
                 strays.append(word)
                 continue
             fitted = self._fit(word, next(bounds))
-            if strays and fitted.start > word.start:
+            if strays and placed and _is_drawn_out(placed[-1]):
+                before = placed.pop()
+                placed += [*spread([before, *strays], before.start, before.end), fitted]
+            elif strays and fitted.start > word.start:
                 # The word has its start from the same silence as they do, so they share its speech.
-                placed += _spread([*strays, word], fitted.start, fitted.end)
+                placed += spread([*strays, word], fitted.start, fitted.end)
             else:
                 placed += [*self._move_to_speech(strays, placed, word.start), fitted]
             strays = []
         return placed + self._move_to_speech(strays, placed, self._end)
+
+    def _end_at_pauses(self, words: Sequence[Word]) -> list[Word]:
+        """Return *words*, none on both sides of a pause. What is said after the pause belongs to the next word."""
+        ended = list(words)
+        for index, word in enumerate(ended):
+            pause = None if may_pause(word.text) else self._first_pause(word)
+            if pause is None:
+                continue
+            last, first = pause
+            before = ended[index - 1] if index else None
+            if before is not None and last - word.start < TRAILING_FRAMES * WINDOW and _is_drawn_out(before):
+                ended[index - 1 : index + 1] = spread([before, word], before.start, last)
+            elif last - word.start < TRAILING_FRAMES * WINDOW:
+                ended[index] = word.at(first, max(first, word.end))
+                continue
+            else:
+                ended[index] = word.at(word.start, last)
+            if index + 1 < len(ended) and first < ended[index + 1].start <= word.end:
+                ended[index + 1] = ended[index + 1].at(first, ended[index + 1].end)
+        return ended
+
+    def _first_pause(self, word: Word) -> tuple[int, int] | None:
+        """Return where the first pause within *word* begins and ends: after speech of it, and before more."""
+        start, end = self._frames(word.start, word.end)
+        voiced = [frame for frame in range(start, min(end, len(self._voiced))) if self._voiced[frame]]
+        pauses = ((one + 1, other) for one, other in pairwise(voiced) if other - one > PAUSE_FRAMES)
+        return next(((self._at(last), self._at(first)) for last, first in pauses), None)
 
     def _touches(self, word: Word) -> bool:
         """Return whether there is speech at the place of *word*, give or take a frame."""
@@ -54,7 +126,8 @@ class Voicing:
             return word
         pause = self._voiced.find(0, self._voiced.rfind(1, *frames))
         start = max(word.start, self._at(first))
-        end = max(start, word.end if pause < 0 else min(self._at(pause), max(bound, word.end)))
+        latest = max(bound, word.end) if self._extends else word.end
+        end = max(start, word.end if pause < 0 else min(self._at(pause), latest))
         return word if (start, end) == (word.start, word.end) else word.at(start, end)
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
@@ -64,7 +137,7 @@ class Voicing:
         frames = self._frames(before[-1].end if before else self._start, bound)
         if self._voiced.count(1, *frames) < MIN_FREE_FRAMES:
             return []
-        return _spread(strays, self._at(self._voiced.find(1, *frames)), self._at(self._voiced.rfind(1, *frames) + 1))
+        return spread(strays, self._at(self._voiced.find(1, *frames)), self._at(self._voiced.rfind(1, *frames) + 1))
 
     def _frames(self, start: int, end: int) -> tuple[int, int]:
         """Return the first frame that lies in start..end by more than half, or that of *start* == *end*, and their end.
@@ -79,12 +152,10 @@ class Voicing:
         return self._start + frame * WINDOW
 
 
-def _spread(words: Sequence[Word], start: int, end: int) -> list[Word]:
-    """Return *words* spread over start..end, with times in proportion to the lengths of their texts."""
-    total = sum(len(word.text) for word in words)
-    spread, done = [], 0
-    for word in words:
-        begin = start + (end - start) * done // total
-        done += len(word.text)
-        spread.append(word.at(begin, start + (end - start) * done // total))
-    return spread
+def _is_drawn_out(word: Word) -> bool:
+    """Return whether *word* lasts too long: it has been drawn over words after it."""
+    return word.end - word.start > longest_time(word.text)
+
+
+def _speech_in(word: Word, spans: Sequence[tuple[int, int]]) -> int:
+    return sum(max(0, min(word.end, end) - max(word.start, start)) for start, end in spans)

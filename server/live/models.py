@@ -33,7 +33,7 @@ from server.capacity import Capacity
 from server.jobs.voices import speaker_options
 from server.model.orders import SEMANTIC, Order
 
-UNMEASURED = "which windows suit the model {} is not known: `scribewire doctor` measures it while the server is stopped"
+UNMEASURED = "which windows suit the model {} is not known: stop the server, and `scribewire doctor --save` measures it"
 UNAVAILABLE = Warned("endpointing_unavailable", "turns end by silence: the model that knows their end is not installed")
 
 

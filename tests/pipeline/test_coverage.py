@@ -27,6 +27,15 @@ def test_speech_after_the_last_word_is_not_heard():
     assert missed_speech(timed_words(("hello", 0.0, 0.5)), spans((0.0, 0.5), (2.0, 4.0))) == list(spans((2.0, 4.0)))
 
 
+def test_a_short_answer_between_pauses_is_sought_if_that_is_asked():
+    words = timed_words(("hello", 0.0, 0.5))
+    voiced = spans((0.0, 0.5), (2.0, 2.3))
+    assert missed_speech(words, voiced) == []
+    assert missed_speech(words, voiced, short=True) == list(spans((2.0, 2.3)))
+    assert missed_speech(words, spans((0.0, 0.5), (2.0, 2.1)), short=True) == [], "a click"
+    assert missed_speech(timed_words(("no", 2.0, 2.1)), spans((2.0, 2.35)), short=True) == [], "the end of a word"
+
+
 def test_groups_of_figures_that_pause_count_together_unless_a_word_begins_between_them():
     voiced = spans((3.4, 4.1), (4.6, 5.15), (6.1, 6.6))
     assert missed_speech(timed_words(("54", 3.4, 4.1)), voiced) == list(spans((4.6, 6.6)))

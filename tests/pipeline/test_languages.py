@@ -38,7 +38,7 @@ LANGUAGES = ["en", "es", "es", "en"]
         ({"en": 0.9, "es": 0.1}, "es", 3.0, ("en", None)),  # ... unless the other one is certain
         ({"en": 0.89, "es": 0.01, "fr": 0.1}, "es", 3.0, ("en", "es")),
         ({"en": 0.89, "es": 0.11}, "es", 1.4, ("es", None)),  # in short phrases languages sound alike
-        ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", None)),
+        ({"en": 0.9, "es": 0.1}, "es", 0.3, ("en", "es")),  # ... so even where one seems certain the words decide
         ({"en": 0.6, "es": 0.4}, "en", 3.0, ("en", None)),
         ({"en": 0.6, "es": 0.4}, "de", 0.3, ("en", None)),  # it may not be found
     ],

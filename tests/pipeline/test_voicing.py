@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
-from pipeline.recognition.voicing import Voicing
+from pipeline.recognition.voicing import Voicing, place_in_speech
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import perfect, stream, timed_words, voice
 
@@ -54,6 +54,33 @@ def test_a_word_that_shrank_to_nothing_at_the_edge_is_found_where_the_voice_is()
 def test_a_word_whose_place_is_silence_gets_the_voice_that_nobody_claims():
     said = words(("seven", 0, 4), ("Signal", 5, 6))
     assert voicing("####....####..").place(said) == words(("seven", 0, 4), ("Signal", 8, 12))
+
+
+def test_a_word_ends_at_the_pause_and_what_is_said_after_that_belongs_to_the_next_one():
+    said = words(("bridge", 0, 40), ("sister", 40, 44))
+    placed = voicing("#" * 10 + "." * 20 + "#" * 15 + ".").place(said)
+    assert placed == words(("bridge", 0, 10), ("sister", 30, 45))
+    trailing = voicing("#" * 3 + "." * 20 + "#" * 9 + ".")
+    assert trailing.place(words(("My", 0, 30))) == words(("My", 23, 32))
+
+
+def test_people_pause_within_a_number():
+    said = words(("526", 0, 40))
+    assert voicing("#" * 10 + "." * 20 + "#" * 10).place(said) == said
+
+
+def test_words_in_silence_after_one_that_was_drawn_out_share_its_speech():
+    placed = voicing("#" * 40 + "." * 20 + "#" * 10).place(words(("the", 0, 40), ("bridge", 42, 44), ("My", 60, 70)))
+    assert [word.text for word in placed] == ["the", "bridge", "My"]
+    assert placed[0].end == placed[1].start
+    assert placed[1].end == START + 40 * WINDOW
+
+
+def test_the_last_word_is_not_written_again_for_the_silence_after_it():
+    seconds = tuple((position(start), position(end)) for start, end in ((0.0, 0.5), (1.0, 1.3)))
+    once = timed_words(("no", 0.0, 0.5), ("no", 1.0, 1.3))
+    again = (*once, *timed_words(("no", 1.32, 1.5)))
+    assert place_in_speech(again, 0, position(3), seconds) == tuple(once)
 
 
 def test_words_squeezed_before_a_word_that_claims_the_silence_share_its_voice():

@@ -152,7 +152,8 @@ async def types_of(storage: Storage, job_id: str) -> list[str]:
 
 
 def completion(**members: Any) -> Outcome:
-    return Outcome(state=State.COMPLETED, duration_s=9.2, text="hello", engine="scripted", model="m", **members)
+    usual = {"duration_s": 9.2, "text": "hello", "engine": "scripted", "model": "m"}
+    return Outcome(state=State.COMPLETED, **usual | members)
 
 
 def failure(code: str = "invalid_audio", **members: Any) -> Outcome:

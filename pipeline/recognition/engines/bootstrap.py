@@ -7,9 +7,7 @@ import ctypes
 import os
 import platform
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -21,7 +19,6 @@ MAX_REPLICAS = 4
 
 # (size in bytes, threads): a call has so many threads if model.bin is smaller than this size
 _THREADS = ((200_000_000, 1), (600_000_000, 2), (1_700_000_000, 4))
-_NICE = 10  # nice value of the model's threads: the event loop goes first
 
 # Constants of glibc's <malloc.h>. CTranslate2's CPU allocator calls posix_memalign for every buffer. By default glibc
 # maps and unmaps each large buffer, which costs 78,000 page faults for one window of 30 s. So this process uses one
@@ -99,36 +96,12 @@ def load_cuda() -> bool:
     return True
 
 
-@contextmanager
-def lower_thread_priority() -> Iterator[None]:
-    """Lower the priority of threads that a library starts inside the block, and of those that these start (Linux).
-
-    Python's own threads keep their priority, because a thread that holds the interpreter's lock must not have to wait.
-    """
-    before = _thread_ids()
-    yield
-    ours = {thread.native_id for thread in threading.enumerate()}
-    for thread_id in _thread_ids() - before - ours:
-        try:
-            # It never rises: a process that gives way to others itself may not even be allowed to do that.
-            os.setpriority(os.PRIO_PROCESS, thread_id, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread_id)))
-        except ProcessLookupError:
-            continue  # the thread has ended already
-
-
 def _cpu_flags() -> frozenset[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return frozenset()
     return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
-
-
-def _thread_ids() -> set[int]:
-    try:
-        return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208  only the names are needed
-    except OSError:
-        return set()
 
 
 def _quota() -> int:

@@ -35,6 +35,9 @@ tiny.en lost 85 of 1,600 words of joined clips in blocks of three and more. With
 10.6 % of the words were wrong.
 """
 
+ANSWER = position(0.2)
+"""The least speech between two pauses that is worth recognising again if no word is there: "No." takes 0.3 s."""
+
 PAUSE = position(0.5)
 """A stretch of missed speech that has UNHEARD of speech ends at a silence of this length."""
 
@@ -69,10 +72,11 @@ def skips_speech(request: DecodeRequest, words: Sequence[Word]) -> bool:
     return 0 < last < len(words) and request.speech_between(request.decided[-1].end, words[last].start) >= UNHEARD
 
 
-def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0) -> list[Span]:
+def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0, *, short: bool = False) -> list[Span]:
     """Return the spans after *since* with at least UNHEARD of speech and no word. Each begins and ends with speech.
 
     *voiced* has the spans in which somebody speaks. Words and spans are in order.
+    *short*: also spans with at least ANSWER of speech between pauses.
     """
     stretches: list[list[int]] = []  # start, end, and the samples of speech between them
     for start, end in _subtract(voiced, [(0, since), *_word_spans(words, voiced)]):
@@ -90,7 +94,23 @@ def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0)
             joined[-1][2] += voice
         else:
             joined.append([start, end, voice])
-    return [(start, end) for start, end, voice in joined if voice >= UNHEARD]
+    apart = _between_pauses(voiced) if short else ()
+    return [
+        (start, end)
+        for start, end, voice in joined
+        if voice >= UNHEARD or (voice >= ANSWER and any(first == start and last <= end for first, last in apart))
+    ]
+
+
+def _between_pauses(voiced: Sequence[Span]) -> list[Span]:
+    """Return the spans from one pause to the next."""
+    spans = list(voiced[:1])
+    for first, last in voiced[1:]:
+        if first - spans[-1][1] < PAUSE:
+            spans[-1] = spans[-1][0], last
+        else:
+            spans.append((first, last))
+    return spans
 
 
 def _is_apart(stretch: Sequence[int], start: int) -> bool:

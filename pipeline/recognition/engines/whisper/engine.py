@@ -27,7 +27,6 @@ from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
     load_cuda,
-    lower_thread_priority,
     replica_count,
     thread_count,
 )
@@ -40,6 +39,7 @@ from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
 from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
 from pipeline.recognition.languages import likeliest
+from pipeline.recognition.voicing import place_in_speech
 from pipeline.words import Word
 
 log = logging.getLogger(__name__)
@@ -107,15 +107,14 @@ class WhisperEngine:
             on_cpu = self.device == "cpu"
             self.replicas = replica_count(cores(), per_call) if on_cpu else 1
             self.file_replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
-            with lower_thread_priority():
-                loaded = WhisperModel(
-                    str(folder),
-                    device=self.device,
-                    compute_type=self.compute_type,
-                    cpu_threads=per_call,
-                    num_workers=self.replicas,
-                    local_files_only=True,
-                )
+            loaded = WhisperModel(
+                str(folder),
+                device=self.device,
+                compute_type=self.compute_type,
+                cpu_threads=per_call,
+                num_workers=self.replicas,
+                local_files_only=True,
+            )
         except (RuntimeError, ValueError, OSError) as error:
             raise ModelUnavailable(f"the Whisper model in {folder} could not be loaded: {error}") from error
         keep_memory()
@@ -193,7 +192,7 @@ class WhisperEngine:
         if translated and result.words:
             return result
         searched_to = request.start
-        while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to)), None):
+        while stretch := next(iter(missed_speech(result.words, request.voiced, since=searched_to, short=True)), None):
             first = max(stretch[0] - _MARGIN, request.start)
             last = min(stretch[1] + _MARGIN, request.start + len(request.samples))
             part = replace(request.between(first, last), language=result.language or request.language)
@@ -377,7 +376,12 @@ class WhisperEngine:
 def _select_spoken(words: Sequence[Word], request: DecodeRequest, task: str) -> tuple[Word, ...]:
     """Return those of *words* that can have been said. The times of a translation do not show that they were."""
     said = without_echo(words, request.voiced)
-    return said if task == TRANSLATE else before_timeless(said)
+    if task == TRANSLATE:
+        return said
+    said = before_timeless(said)
+    if request.voiced and request.final and request.turn is None:
+        said = place_in_speech(said, request.start, request.start + len(request.samples), request.voiced)
+    return said
 
 
 def _raise_level(request: DecodeRequest) -> Samples:

@@ -86,7 +86,9 @@ def _load(model: "LocalModel", device: str, settings: EngineSettings) -> "Whispe
     )
     sizes = _known_sizes(model.folder, device, settings)  # it may have been measured since
     if sizes is None:
-        log.info("full windows are used until `scribewire doctor` measures shorter ones", extra={"model": model.name})
+        log.info(
+            "full windows are used until `scribewire doctor --save` measures shorter ones", extra={"model": model.name}
+        )
     engine.sizes = sizes or FULL
     return engine
 
