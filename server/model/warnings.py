@@ -28,6 +28,7 @@ WARNINGS: Mapping[str, str] = {
     # about the text
     "language_doubtful": "More than 3 s of speech may be in another language than the text says.",
     "number_words_unknown": "`numerals` or `redact` for a language whose number words are not known.",
+    "address_words_unknown": "`redact=email` for a language whose words for `@` and `dot` are not known.",
     "engine_failed": "The recogniser failed at the end of an utterance, which was taken from an earlier hypothesis.",
     # about a live session
     "recording_failed": "The audio could not be kept.",
