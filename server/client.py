@@ -42,6 +42,8 @@ PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 JSON_LISTS = frozenset({"replace", "search", "known_speaker_names", "known_speaker_references"})  # items have commas
 KEEP_ALIVE_S = 10
+CROWDED = frozenset({"rate_limited", "concurrency_limited", "queue_full"})  # there is room again soon
+MAX_RETRY_S = 60  # the longest wait that a server's Retry-After is granted
 SECOND_WRITER = 4409  # an exception from REFUSED: the server may still hold our own broken connection open
 
 
@@ -236,8 +238,11 @@ class Client:
                 if tries + 1 == TRIES:
                     raise
             else:
-                if answer.status_code not in PASSING_STATUS or tries + 1 == TRIES:
+                if tries + 1 == TRIES or not (answer.status_code in PASSING_STATUS or _is_crowded(answer)):
                     return _check(answer)
+                if _is_crowded(answer) and "retry-after" in answer.headers:
+                    await asyncio.sleep(min(int(answer.headers["retry-after"]), MAX_RETRY_S))
+                    continue
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("the last try returns or raises")
 
@@ -399,6 +404,16 @@ def _refusal(error: Exception) -> ServiceError | None:
         return None
     code, reason = error.rcvd.code, error.rcvd.reason
     return ServiceError(code, "closed", reason) if code in REFUSED and code != SECOND_WRITER else None
+
+
+def _is_crowded(answer: httpx.Response) -> bool:
+    """Whether the server asks to come again soon, and not in the next month."""
+    if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        return False
+    try:
+        return answer.json()["code"] in CROWDED
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _is_address(source: Path | str) -> bool:

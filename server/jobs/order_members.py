@@ -248,7 +248,7 @@ AUDIO_CHANNELS = Member(
     "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
     "recognised alone and counts as a session of its own",
 )
-INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results, "Send partial events")
+INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results, "Partials too, which may change")
 LATENCY = Member(
     "latency",
     one_of(bounds.LATENCY_NAMES),
@@ -268,17 +268,14 @@ EAGERNESS = Member(
     f"With endpointing={SEMANTIC}: how soon a turn counts as over",
 )
 ENDPOINTING_MS = Member(
-    "endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms, "The silence that ends a turn"
+    "endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms, "The silence that ends a turn, in ms"
 )
 MAX_UTTERANCE_S = Member(
-    "max_utterance_s",
-    number_in(*bounds.UTTERANCE_S),
-    _LIVE.max_utterance_s,
-    "The longest speech without a pause that is decided at once",
+    "max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s, "The longest turn, in seconds"
 )
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
 CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
-LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True, "Times of words in JSON")  # they are always known there
+LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
 LIVE_OPTIONS: tuple[Member[Any], ...] = (
     INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL
 )  # fmt: skip
