@@ -68,6 +68,7 @@ from server.streams.channels import ChannelFollowing
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
+from server.translation.targets import Translation
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender
@@ -87,6 +88,7 @@ class Service:
     app: ASGIApp
     entry_points: tuple[EntryPoint, ...]
     parts: RouteParts
+    translations: Mapping[str, Translation]
     works: Mapping[str, Callable[[], Awaitable[None]]]
     """The background tasks of this process, by name. A fault in one does not end the others."""
 
@@ -106,6 +108,8 @@ class Service:
             finally:
                 self.begin_stop()
         await self.parts.webhook_sender.egress.close()
+        for translation in self.translations.values():
+            await translation.close()
 
 
 def build(
@@ -134,6 +138,7 @@ def build(
         partials=Partials(),
         isolation=isolation,
         engines={environment: engine.live for environment, engine in engines.items()},
+        translations={environment: engine.translation for environment, engine in engines.items()},
         plans=Plans(storage.accounts, limits),
         metrics=metrics,
         closing=closing,
@@ -162,7 +167,13 @@ def build(
         works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
         if (translator := engines["production"].translation.remote) is not None:
             works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
-    return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
+    return Service(
+        app=_with_middleware(routes, parts, dialects),
+        entry_points=entry_points,
+        parts=parts,
+        translations=sessions.translations,
+        works=works,
+    )
 
 
 def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Callable[[], Awaitable[None]]]:

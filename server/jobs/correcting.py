@@ -26,14 +26,14 @@ from pipeline.corrections import (
 from pipeline.documents.archive import Query, index_terms
 from pipeline.documents.assemble import assemble
 from pipeline.documents.edited import NotAligned, UnreadableDocument, changes_in, read_edited
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading, word_event
+from pipeline.documents.formats import word_event
 from pipeline.text.options import TextSettings
 from pipeline.timeline import Change, Correction, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript
 from server.background import compute, total_bytes
+from server.jobs.finishing import render_output
 from server.model.errors import FieldError, Refused, invalid
-from server.model.instants import iso
 from server.model.jobs import Job, State
 from server.storage.sql.storage import Storage
 
@@ -220,20 +220,8 @@ def _text(past: Transcription, job: Job) -> str:
 
 
 def _document(stored: Sequence[bytes], job: Job, name: str, revision: int) -> bytes:
-    return OUTPUT_FORMATS[name].render(transcript_of(_read(stored), job, revision), heading_of(job))
-
-
-def heading_of(job: Job) -> Heading:
-    """Return what the documents of *job* have that does not come from its timeline."""
-    return Heading(
-        job_id=job.id,
-        created_at=iso(job.created_at),
-        metadata=job.order.metadata,
-        words=job.order.word_timestamps,
-        subtitles=job.order.subtitles,
-        paragraphs=job.order.text.paragraphs,
-        search=job.order.text.search,
-    )
+    past = _read(stored)
+    return render_output(name, transcript_of(past, job, revision), past, job)
 
 
 def _words(stored: Sequence[bytes]) -> dict[str, Any]:

@@ -456,6 +456,7 @@ class Health(Body):
     languages: Annotated[list[str] | UnsetType, note("The languages of the models")] = UNSET
     speakers: Annotated[bool | UnsetType, note("Whether speakers can be labelled by their voices")] = UNSET
     endpointing: Annotated[list[str] | UnsetType, note("What may end a turn of a live session")] = UNSET
+    translates_to: Annotated[list[str] | UnsetType, note("The languages of translate_to; * is any")] = UNSET
     bundled: Annotated[bool | UnsetType, note("Only models that come with the installation are used")] = UNSET
 
 

@@ -90,7 +90,7 @@ def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for e
             words = [{"first": run.first, "last": run.last, "speaker": run.speaker} for run in runs]
             return [_event("speakers.revised", {"words": words, "final": final})]
         case Translation():
-            return [_event("translation", translation_object(entry))]
+            return [_event("translation", translation_object(entry))] if entry.text else []
         case TurnEnd(at, probability, channel):
             shown = None if probability is None else round(probability, 4)
             return [_event("turn.ended", {"at": seconds(at), "probability": shown, **_on(channel)})]

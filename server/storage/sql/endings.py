@@ -6,6 +6,7 @@ from dataclasses import replace
 from pipeline.audio import seconds
 from pipeline.documents.archive import index_terms
 from pipeline.timeline import JobEnd, StateChange
+from server.model.accounts import TRANSLATED_CHARACTERS
 from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
 from server.storage.sql import archive, fairness
@@ -70,7 +71,7 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         "INSERT INTO artifacts (job, kind, blob, sha256, bytes) VALUES (?, ?, ?, ?, ?)",
         [(row["id"], made.kind, made.blob, made.sha256, made.bytes) for made in outcome.artifacts],
     )
-    _settle(tx, row, heard_s, returned=returned)
+    _settle(tx, row, heard_s, outcome.translated_characters, returned=returned)
     fairness.charge_end(tx, row, state, heard_s)
     used_s = 0.0 if returned else heard_s or 0.0
     tx.run(
@@ -89,13 +90,15 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
     return job
 
 
-def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
-    """Give the reserved allowance back, or adjust it to the audio that was used."""
+def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, characters: int, *, returned: bool) -> None:
+    """Give the reserved allowance back, or adjust it to the audio and the translated *characters* that were used."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)
         elif quota.name == "audio_seconds" and heard_s is not None:
             change(tx, row["account"], quota, math.ceil(heard_s) - quota.amount)
+        elif quota.name == TRANSLATED_CHARACTERS:
+            change(tx, row["account"], quota, characters)
 
 
 def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:
