@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from estimator import Estimator
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
+from pipeline.text.options import TextSettings
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
@@ -30,6 +31,7 @@ from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
 from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
+from server.jobs.correcting import Corrections
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
@@ -50,6 +52,7 @@ from server.requests.parts import RouteGroup, RouteParts
 from server.requests.stream_limits import StreamLimits
 from server.routes.accounts import Accounts
 from server.routes.channels import Channels
+from server.routes.corrections import CorrectionRoutes
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams
 from server.routes.jobs import Jobs
@@ -284,9 +287,11 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     if "api" not in parts.config.roles:
         return [ops, LiveRequests(parts)] if "live" in parts.config.roles else [ops]
     subtitles = Subtitles(parts)
+    corrections = Corrections(parts.storage, TextSettings(phone_region=parts.config.phone_region))
     return [
         Transcriptions(parts),
-        Jobs(parts),
+        Jobs(parts, corrections),
+        CorrectionRoutes(parts, corrections),
         EventStreams(parts),
         subtitles,
         Channels(parts, ChannelFollowing(parts.following), subtitles),

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading
 from pipeline.documents.translated import in_language, output_format, translation_objects
@@ -29,6 +30,7 @@ from server.model.jobs import Job, State
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
+from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
 from server.translation.running import INCOMPLETE
@@ -65,7 +67,10 @@ class Finisher:
         return await self.finish(held, await self.outcome(held, recognised))
 
     async def outcome(self, held: HeldLease, recognised: Recognised) -> Outcome:
-        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises."""
+        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises.
+
+        Documents have what was recognised. The text also has what people have corrected so far.
+        """
         job = held.job
         await held.note(stage="writing")
         stored = await self.storage.timelines.entries(job.id)
@@ -73,11 +78,23 @@ class Finisher:
         past, transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
         made = [await self._write(name, transcript, past, held, size) for name in job.order.outputs]
         made += [] if recognised.audio is None else [recognised.audio]
-        return replace(outcome, artifacts=tuple(made))
+
+        async def again() -> Outcome:
+            stored = await self.storage.timelines.entries(job.id)
+            _, _, newer = await compute(job.account, total_bytes(stored), _outcome, stored, job.order, recognised)
+            return replace(newer, artifacts=tuple(made), again=again)
+
+        return replace(outcome, artifacts=tuple(made), again=again)
 
     async def finish(self, held: HeldLease, outcome: Outcome) -> Job:
         """Write how the job ended, in one commit; count and log it. Raises LeaseLost."""
-        job = await held.finish(outcome)
+        while True:
+            try:
+                job = await held.finish(outcome)
+                break
+            except Corrected:  # by somebody, in this moment
+                assert outcome.again is not None, "a job without words cannot be corrected"
+                outcome = await outcome.again()
         report_end(job, self.metrics)
         if job.order.live is not None and job.order.diarize:
             try:
@@ -112,17 +129,7 @@ class Finisher:
     ) -> Artifact:
         """Store the output *name*. *size* is that of the timeline, in bytes."""
         job = held.job
-        heading = Heading(
-            job_id=job.id,
-            created_at=iso(job.created_at),
-            metadata=job.order.metadata,
-            words=job.order.word_timestamps,
-            subtitles=job.order.subtitles,
-            paragraphs=job.order.text.paragraphs,
-            search=job.order.text.search,
-            translations=translation_objects(past, job.order.translate_to),
-        )
-        data, sha256 = await compute(job.account, size, _render, name, transcript, past, heading, job.order)
+        data, sha256 = await compute(job.account, size, _render, name, transcript, past, job)
         key = output_key(name, job, epoch=held.lease.epoch)
 
         async def store() -> None:
@@ -139,14 +146,27 @@ def output_key(name: str, job: Job, *, epoch: int) -> str:
     return f"{job.id}/{epoch}.{target}.{kind.extension}" if target else f"{job.id}/{epoch}.{kind.extension}"
 
 
-def _render(
-    name: str, transcript: Transcript, past: Transcription, heading: Heading, order: Order
-) -> tuple[bytes, str]:
+def _render(name: str, transcript: Transcript, past: Transcription, job: Job) -> tuple[bytes, str]:
+    data = render_output(name, transcript, past, job)
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def render_output(name: str, transcript: Transcript, past: Transcription, job: Job) -> bytes:
+    """Return the output *name* of *job*: *transcript*, which was made of *past*, or its translation."""
     kind, target = output_format(name)
     if target is not None:
-        transcript = in_language(transcript, past, target, written=written_language(order, translated=True))
-    data = kind.render(transcript, heading)
-    return data, hashlib.sha256(data).hexdigest()
+        transcript = in_language(transcript, past, target, written=written_language(job.order, translated=True))
+    heading = Heading(
+        job_id=job.id,
+        created_at=iso(job.created_at),
+        metadata=job.order.metadata,
+        words=job.order.word_timestamps,
+        subtitles=job.order.subtitles,
+        paragraphs=job.order.text.paragraphs,
+        search=job.order.text.search,
+        translations=translation_objects(past, job.order.translate_to),
+    )
+    return kind.render(transcript, heading)
 
 
 def _outcome(
@@ -163,6 +183,11 @@ def _outcome(
         duration = max(chunk.end for chunk in chunks)
     model_of = recognised.model_of if order.model is None else lambda _language: str(order.model)
     transcript = assemble(chunks, duration=duration, engine=recognised.engine, model_of=model_of)
+    text, revision = transcript.text, 0
+    if past.corrections:
+        state, revision = Correcting(past.said, past.labels, past.corrections), past.corrections[-1].revision
+        corrected = assemble(corrected_chunks(chunks, state), duration=duration, engine="", model_of=model_of)
+        text = corrected.text
     copies = recognised.copies + sum(note.startswith(IDENTICAL_CHANNELS) for chunk in chunks for note in chunk.notes)
     channels = len({chunk.channel for chunk in chunks}) - copies
     notes = (dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes)
@@ -180,7 +205,8 @@ def _outcome(
             languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
             engine=transcript.engine,
             model=transcript.model,
-            text=transcript.text,
+            text=text,
+            revision=revision,
             speakers=speakers,
             warnings=(*recognised.warnings, *lacking, *notes),
             translated_characters=translated_characters(past),

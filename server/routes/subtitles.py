@@ -6,7 +6,7 @@ The route of a channel uses it for the channel's newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.attribution import spoken_words, word_turn
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.documents.translated import segments_in
@@ -44,8 +45,8 @@ VTT_ANSWERS = {
     304: Answer("Unchanged"),
 }
 
-Rendering: TypeAlias = tuple[str, State, SubtitleShape, str | None]
-"""The subtitles of a job in one of its states, in one shape and one language; None: the original."""
+Rendering: TypeAlias = tuple[str, State, int, SubtitleShape, str | None]
+"""The subtitles of a job in one state and revision, in one shape and one language; None: the original."""
 
 TOKEN = Parameter("token", "query", {"type": "string"}, "A stream token")
 ONE_LANG = Parameter("lang", "query", {"type": "string"}, "The code of a translation; left out: the original")
@@ -91,7 +92,7 @@ class Subtitles(RouteGroup):
 
     async def _render_once(self, job: Job, shape: SubtitleShape, target: str | None) -> bytes:
         """Render the subtitles once for all requests until SHARED_S later. Raises Problem too_many_connections."""
-        key = (job.id, job.state, shape, target)
+        key = (job.id, job.state, job.revision, shape, target)
         if key not in self._made:
             if shape != job.order.subtitles or target not in (None, *job.order.translate_to):
                 self._check_shapes(job)
@@ -134,7 +135,8 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order, targe
     Until the turns of speakers are final, words have the labels that readers know.
     """
     past = Transcription.of(map(unpack, stored))
-    chunks = past.chunks()
+    state = Correcting(past.said, past.labels, past.corrections)
+    chunks = corrected_chunks(past.chunks(), state) if past.corrections else past.chunks()
     segments = [segment for chunk in chunks for segment in chunk.segments]
     said: Sequence[SpeakerTurn] | None = None
     if past.turns is not None:
@@ -142,6 +144,8 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order, targe
     elif order.diarize:
         pairs = zip(past.labels, past.said, strict=True)
         said = [word_turn(label, word, channel) for label, (word, channel) in pairs if label is not None]
+    if said is not None and past.corrections:
+        said = [replace(turn, speaker=state.name_of(turn.speaker)) for turn in said]
     language = next((chunk.language for chunk in chunks if chunk.language is not None), order.language)
     if target is not None:
         written = written_language(order, translated=True)
