@@ -47,13 +47,25 @@ MAX_RETRY_S = 60  # the longest wait that a server's Retry-After is granted
 SECOND_WRITER = 4409  # an exception from REFUSED: the server may still hold our own broken connection open
 
 
-class ServiceError(Exception):
-    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem."""
+DOCUMENT_TYPES: Mapping[str, str] = {
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+    ".txt": "text/plain",
+    ".json": "application/vnd.scribewire+json",
+}
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+
+class ServiceError(Exception):
+    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem.
+
+    *parts* say in words what is wrong with which part of the request, where the service says so.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, parts: Sequence[str] = ()) -> None:
         super().__init__(f"{code} ({status}): {detail}")
         self.status = status
         self.code = code
+        self.parts = parts
         self.detail = detail
 
 
@@ -146,6 +158,16 @@ class Client:
             return base64.b64decode(content) if name.startswith("docx") else content.encode()
         answer = await self._send("GET", record["formats"][name])
         return answer.content
+
+    async def correct(self, job_id: str, document: bytes, suffix: str, *, force: bool = False) -> dict[str, Any]:
+        """Correct a transcript by an edited *document*, whose name ends in *suffix*, one of DOCUMENT_TYPES.
+
+        Raises ServiceError not_aligned, with `parts`, if some of it cannot be aligned with the words, unless *force*.
+        """
+        headers = {"Content-Type": DOCUMENT_TYPES[suffix.lower()]}
+        query = {"force": str(force).lower()}
+        path = f"/v1/jobs/{job_id}/corrections"
+        return await self._request_json("POST", path, headers=headers, params=query, content=document)
 
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
         """Yield the events after number *after*, with their "type", until the job has ended. Resumes broken streams."""
@@ -368,7 +390,8 @@ def _check(answer: httpx.Response) -> httpx.Response:
         return answer
     try:
         problem = answer.json()
-        raise ServiceError(answer.status_code, problem["code"], problem["detail"])
+        parts = [part["detail"] for part in problem.get("errors", ())]
+        raise ServiceError(answer.status_code, problem["code"], problem["detail"], parts)
     except (ValueError, KeyError, TypeError):
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 

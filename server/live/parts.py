@@ -11,6 +11,7 @@ from server.live.rules import LiveRules
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class SessionParts:
     worker: str  # the name in their leases
     storage: Storage
     partials: Partials
+    translations: Mapping[str, Translation]  # by environment
     engines: Mapping[str, LiveModels]  # by environment
     isolation: Isolation
     plans: Plans
