@@ -178,6 +178,13 @@ def wav_bytes_missing(head: bytes, size: int | None) -> int:
     return missing if known and missing > WRONG_RIFF else 0
 
 
+def stored_bits(head: bytes) -> int | None:
+    """Return the bits that a sample takes in a WAV file that begins with *head*; None if that is not stated there."""
+    at = head.find(b"fmt ", 12)
+    bits = int.from_bytes(head[at + 22 : at + 24], "little") if at > 0 else 0
+    return bits or None
+
+
 def _is_near(stated: int, unit: int) -> bool:
     """Return whether *stated* is a multiple of *unit*, or as little off as a WAV header is long."""
     return stated >= unit and min(stated % unit, -stated % unit) <= WAV_HEADER

@@ -88,9 +88,7 @@ class Part:
         self._last: int | None = None  # where the last packet ends
         self._cut = False
         self._decoders = {
-            stream.index: TrackDecoder(
-                track, stream, container.format.name, limits, ledger, big_endian=source.head.startswith(b"RIFX")
-            )
+            stream.index: TrackDecoder(track, stream, container.format.name, limits, ledger, head=source.head)
             for track, stream in zip(heard, hear(container, heard), strict=True)
         }
         self._usual = next(iter(self._decoders.values()))

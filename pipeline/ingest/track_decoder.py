@@ -9,7 +9,7 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import UNTIMED, DecodeLimits
+from pipeline.ingest.containers import UNTIMED, DecodeLimits, stored_bits
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.tracks import Track
 
@@ -36,15 +36,15 @@ class TrackDecoder:
         limits: DecodeLimits,
         ledger: Ledger,
         *,
-        big_endian: bool = False,
+        head: bytes = b"",
     ) -> None:
-        """*container* is FFmpeg's name of its format. *big_endian*: its samples are, which FFmpeg does not know.
+        """*container* is FFmpeg's name of its format, *head* its first bytes.
 
         Raises InvalidAudio if it says that the track is encrypted, or of a codec in an unknown order of bytes.
         """
         if _tag_of(stream) in ENCRYPTED_TAGS:
             raise InvalidAudio(ENCRYPTED)
-        self._context = _big_endian(stream.codec_context) if big_endian else stream.codec_context
+        self._context = _wav_context(stream.codec_context, head) if container == "wav" else stream.codec_context
         self.track = track
         self.stream = stream
         self.tick_s = float(stream.time_base or 0)  # of the time stamps
@@ -116,17 +116,26 @@ class TrackDecoder:
         self._broken, self._padding, self._broken_s = 0, 0, 0.0
 
 
-def _big_endian(context: AudioCodecContext) -> AudioCodecContext:
-    """Return the decoder for the samples of *context* in the other order of bytes. Raises InvalidAudio."""
+def _wav_context(context: AudioCodecContext, head: bytes) -> AudioCodecContext:
+    """Return the decoder for the samples of a WAV file, of which FFmpeg mistakes two kinds. Raises InvalidAudio.
+
+    It takes those of RIFX for little-endian ones, and whole numbers of 24 bits in 32 for floats.
+    """
     name = context.codec.name
-    if name.startswith(("pcm_u8", "pcm_mulaw", "pcm_alaw")):
+    if name in ("pcm_s24le", "pcm_f24le") and stored_bits(head) == 32:  # noqa: PLR2004  bits
+        return _decoder("pcm_s32le", context)
+    if not head.startswith(b"RIFX") or name.startswith(("pcm_u8", "pcm_mulaw", "pcm_alaw")):
         return context
     if not name.startswith("pcm_") or not name.endswith("le"):
         raise InvalidAudio(f"this is a big-endian WAV file (RIFX) of {name}: send it as RIFF")
-    turned = AudioCodecContext.create(f"{name.removesuffix('le')}be", "r")
-    assert isinstance(turned, AudioCodecContext)
-    turned.sample_rate, turned.layout = context.sample_rate, context.layout
-    return turned
+    return _decoder(f"{name.removesuffix('le')}be", context)
+
+
+def _decoder(name: str, context: AudioCodecContext) -> AudioCodecContext:
+    made = AudioCodecContext.create(name, "r")
+    assert isinstance(made, AudioCodecContext)
+    made.sample_rate, made.layout = context.sample_rate, context.layout
+    return made
 
 
 def _tag_of(stream: AudioStream) -> str:

@@ -1,6 +1,7 @@
 """Tests of recordings with several channels: every input is heard, alone or among others, and what is said about it."""
 
 import io
+import random
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from pipeline.ingest.mixing import SharedGain
 from pipeline.ingest.survey import chosen_track
 from pipeline.ingest.two_channels import TWO_TALKS, TwoChannels
 from pipeline.ingest.vad import VoiceDetector
-from tests.pipeline.sounds import SPEECH, codes, likeness, read, tone
+from tests.pipeline.sounds import SPEECH, codes, jobs_of, likeness, read, tone
 
 VOICE = read(SPEECH / "human" / "jfk.flac")
 OTHER = np.resize(read(SPEECH / "human" / "two_cities.flac"), len(VOICE))
@@ -58,7 +59,7 @@ WRITTEN = {  # container, the options with which the ffmpeg program writes it
     "w64": "-c:a pcm_s16le",
     "aiff": "-c:a pcm_s16be",
     "au": "-c:a pcm_s16be",
-    "caf": "-c:a pcm_s16le",
+    "caf": "-c:a pcm_s16be",
     "mov": "-c:a pcm_s16le",
     "mkv": "-c:a pcm_s16le",
     "flac": "-c:a flac",
@@ -210,3 +211,61 @@ def test_channels_of_joined_recordings_are_all_heard(tmp_path, isolation, voice)
         assert len(samples) == 2 * len(VOICE)
         assert likeness(samples[: len(VOICE)], VOICE, 0) > 0.9
         assert likeness(samples[len(VOICE) :], VOICE, 0) > 0.9
+
+
+FORMS = (
+    ("wav", "PCM_16"),
+    ("wav", "FLOAT"),
+    ("flac", "PCM_24"),
+    ("caf", "ALAC_16"),
+    ("w64", "PCM_16"),
+    ("aiff", "PCM_24"),
+)
+ANSWERS = [VOICE[position(start) : position(start + 0.6)] for start in (0.4, 3.4, 5.5, 8.2)]
+
+
+def answered(chance: random.Random) -> tuple[bytes, Samples, bool]:
+    """Return a recording, what is said in it, and whether two talks are; a short answer after a pause is its end."""
+    channels = chance.randint(1, 8)
+    two_talks = channels == 2 and chance.random() < 0.5
+    said = VOICE[: position(chance.uniform(3, 6))] if not two_talks else VOICE
+    answer, pause = chance.choice(ANSWERS), position(chance.uniform(0.6, 3))
+    said = np.concatenate((said, hiss(3e-4, pause), answer, hiss(3e-4, position(0.3))))
+    channels = chance.randint(1, 8)
+    active = chance.randrange(channels)
+    two_talks = channels == 2 and chance.random() < 0.5
+    sounds = [said if one == active else hiss(3e-4, len(said)) for one in range(channels)]
+    if two_talks:
+        sounds[1 - active] = np.resize(OTHER, len(said))
+    file = io.BytesIO()
+    container, subtype = chance.choice(FORMS)
+    rate = chance.choice((RATE, 48000, 44100)) if container != "caf" else 48000
+    each = [at_rate(one, rate) for one in sounds]
+    soundfile.write(file, np.stack(each, axis=1), rate, format=container, subtype=subtype)
+    return file.getvalue(), said, two_talks
+
+
+def at_rate(sound: Samples, rate: int) -> Samples:
+    """Return the sound at another rate, by straight lines: speech stays speech."""
+    return np.interp(np.arange(0, len(sound), RATE / rate), np.arange(len(sound)), sound).astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_speech_on_any_input_two_talks_and_short_answers_are_heard_or_named(seed, tmp_path, isolation, voice):
+    chance = random.Random(seed)
+    made = [answered(chance) for _ in range(chance.randint(1, 3))]
+    path = tmp_path / "recordings"
+    path.write_bytes(b"".join(data for data, _, _ in made))
+    samples, notes = hear(isolation, voice, path)
+    assert len(samples) == pytest.approx(sum(len(said) for _, said, _ in made), abs=position(0.05) * len(made))
+    jobs, at = jobs_of(samples, voice), 0
+    for _, said, two_talks in made:
+        heard = samples[at : at + len(said)]
+        at += len(said)
+        if two_talks:
+            assert TWO_TALKS in notes or len(made) > 1 or likeness(heard, said, 0) > 0.9
+            continue
+        assert likeness(heard, said, 0) > 0.9
+        assert level_db(heard) > level_db(said) - 6.5  # the mean of stereo
+        end = at - position(0.3)
+        assert any(start < end and stop > end - position(0.6) for job in jobs for start, stop in job.voiced)

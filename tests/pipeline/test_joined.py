@@ -344,3 +344,15 @@ def test_all_chunks_of_sound_of_a_wav_file_are_heard(clip, form, count, *, live)
     assert notes == ()
     samples, notes = hear(data + encode(clip, "wav", "pcm_s16le"), live=live)
     assert len(samples) == 2 * len(clip)
+
+
+def test_samples_of_24_bits_that_take_32_are_heard(clip):
+    """As Windows records them (WAVE_FORMAT_EXTENSIBLE)."""
+    kind = struct.pack("<HHIIHH", 0xFFFE, 1, RATE, 4 * RATE, 4, 32)
+    pcm = b"\1\0\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
+    for valid in (24, 32):
+        fmt = kind + struct.pack("<HHI", 22, valid, 4) + pcm
+        samples, notes = hear(riff(b"RIFF", fmt, (b"data", (clip * (2**31 - 256)).astype("<i4").tobytes())))
+        assert len(samples) == len(clip), valid
+        assert np.abs(samples - clip).max() < 1e-3
+        assert notes == ()
