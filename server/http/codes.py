@@ -42,7 +42,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "ingest_busy": (409, "Another writer is connected"),
     "ingest_finished": (409, "The live session takes no more audio"),
     "idempotency_in_progress": (409, "First request still in progress"),
-    "version_gone": (410, "Version gone"),
     # too large
     "payload_too_large": (413, "Payload too large"),
     "audio_too_long": (413, "Audio too long"),

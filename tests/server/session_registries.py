@@ -16,9 +16,8 @@ from pipeline.words import Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.models import LiveModels
-from server.live.parts import SessionParts
+from server.live.parts import LiveRules, SessionParts
 from server.live.reporting import Reporter
-from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
