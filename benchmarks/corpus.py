@@ -7,7 +7,8 @@
 The folder has LibriSpeech's layout, in which SPEAKER-CHAPTER.trans.txt is in the folder of its .flac files, or audio
 files each with a .txt of the same name, or both; folders in it are searched too. Words are compared as OpenAI's
 normaliser for Whisper writes them and jiwer counts them: in lower case, without punctuation, and in English with
-numbers as figures and contractions in full. Intervals are of 95 % over recordings.
+numbers as figures and contractions in full. Intervals are of 95 % over recordings. At pauses of half a second and more,
+and at the ends of recordings, it is seen how far words begin and end from their sound: the means, and the worst ones.
 
 A system's speed counts its start, which is a second or two for a small model: short folders show it lower than it is.
 Live words are those of sessions at the speed of speech, one after the other, on a clock that counts the model's CPU
@@ -27,10 +28,12 @@ import soundfile
 from benchmarks.choices import BUNDLED, bundled_model
 from benchmarks.intervals import interval
 from benchmarks.latency import Bench, final_words, place_words
+from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.scoring import spoken_words, word_errors
 from benchmarks.systems import by_batched, by_transcribe, by_us
 from benchmarks.tracks import Track
+from benchmarks.word_times import Span, Timed, offsets, sounds_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
 from pipeline.ingest.containers import DecodeLimits
@@ -39,7 +42,7 @@ from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
 from pipeline.timed_events import TimedEvent
-from pipeline.words import join_words
+from pipeline.words import Word, join_words
 
 OURS, LIVE = "ours", "ours live"
 CHAPTER = ".trans.txt"
@@ -114,16 +117,21 @@ def rows(
     """Print and yield the figures of each system. Raises PipelineError for a recording that cannot be decoded."""
     paths = [clip.path for clip in clips]
     systems = {OURS: by_us, "transcribe()": by_transcribe, "batched": by_batched}  # ours loads what theirs need
+    voice = VoiceDetector()
+    sounds = [sounds_of(decode_file(path), voice) for path in paths]
     for name, hears in {name: by(model) for name, by in systems.items()}.items():
         began_s = time.monotonic()
         heard = hears(paths)
         speed = round(seconds / (time.monotonic() - began_s), 1)
         figures = errors(clips, (result.text for result in heard), language) | {"audio_s_per_s": speed}
+        figures |= times(sounds, [result.words for result in heard])
         print(f"{name} {line(figures)}  {speed} s of audio a second", flush=True)
         yield name, figures
     if live:
-        texts, commit_s = by_us_live(clips, model)
-        figures = errors(clips, texts, language) | {"commit_s": commit_s}
+        words, commit_s = by_us_live(clips, model)
+        figures = errors(clips, map(join_words, words), language) | {"commit_s": commit_s}
+        shown = [[Shown(word.text, word.start / RATE, word.end / RATE) for word in own] for own in words]
+        figures |= times(sounds, shown)
         print(f"{LIVE} {line(figures)}", *(f"{share} {commit_s[share]:.2f} s" for share in ("p50", "p95") if commit_s))
         yield LIVE, figures
 
@@ -137,19 +145,28 @@ def errors(clips: Sequence[Clip], texts: Iterable[str], language: str | None) ->
     return {"words": sum(counts), "errors": sum(wrong), "wer": share, "interval": interval(wrong, counts)}
 
 
+def times(sounds: Sequence[Sequence[Span]], words: Sequence[Sequence[Timed]]) -> dict[str, Any]:
+    """Return how far words begin and end from their sound at pauses, in seconds, and at the ends of recordings."""
+    found = [offsets(*pair) for pair in zip(sounds, words, strict=True)]
+    starts, ends = (summary([value for both in found for value in both[at]]) for at in (0, 1))
+    return {"start_s": starts, "end_s": ends}
+
+
 def line(figures: dict[str, Any]) -> str:
     extent = figures["interval"] and " ({:.1f} to {:.1f})".format(*(100 * end for end in figures["interval"]))
-    return f"words {figures['words']} wer {100 * figures['wer']:.1f} %{extent or ''}"
+    starts, ends = figures["start_s"], figures["end_s"]
+    off = f" off at pauses {starts['mean']:.2f} {ends['mean']:.2f} s worst {starts['worst']:+.2f} {ends['worst']:+.2f}"
+    return f"words {figures['words']} wer {100 * figures['wer']:.1f} %{extent or ''}{off}"
 
 
-def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[str], dict[str, float]]:
-    """Return our live text of each recording, and percentiles of how late its right words are final, in seconds."""
+def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[tuple[Word, ...]], dict[str, float]]:
+    """Return our live words of each recording, and percentiles of how late its right words are final, in seconds."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
     bench = Bench(engine, VoiceDetector())
     sessions: list[list[TimedEvent]] = []
     scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()
-    return [join_words(final_words(heard)) for heard in sessions], scores["commit_s"]
+    return [final_words(heard) for heard in sessions], scores["commit_s"]
 
 
 def _track(clip: Clip, bench: Bench) -> Track:

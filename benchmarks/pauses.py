@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import cycle, pairwise, zip_longest
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ import numpy as np
 from benchmarks.corpora import PROMPTS, Clip, read, samples_of
 from benchmarks.language_scores import Heard, Recording, compare, figures
 from benchmarks.languages import Ours, chosen, hear_as_they
+from benchmarks.live_scores import Shown
 from benchmarks.measure import write
 from benchmarks.tracks import PEOPLE
+from benchmarks.word_times import Span, offsets, sound_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.words import Word
 
@@ -41,52 +43,7 @@ AFTER_S = 0.8
 LONGEST_S = 15.0  # of a sentence
 LONG_PAUSES_S = (0.6, 6.0)
 HUSH = 3e-4  # of the room: -70 dBFS
-SHORTEST_PAUSE_S = 0.5
 WANTED = ("words", "errors", "wer", "cpu_per_s", "final_after_s", "each")  # of the figures of recordings
-STEP = RATE // 100
-BELOW_DB, ABOVE_DB = 35.0, 6.0  # sound is at most so far below the loudest of a clip, and so far above the quietest
-
-
-def sound_of(samples: Samples) -> tuple[int, int]:
-    """Return where the sound of a clip begins and ends, to 10 ms."""
-    steps = samples[: len(samples) // STEP * STEP].reshape(-1, STEP)
-    decibels = 10 * np.log10(np.mean(np.square(steps), axis=1) + 1e-10)
-    quiet, loudest = np.percentile(decibels, (2, 98))
-    loud = np.flatnonzero(decibels > max(loudest - BELOW_DB, quiet + ABOVE_DB))
-    return int(loud[0]) * STEP, (int(loud[-1]) + 1) * STEP
-
-
-def offsets(recording: Recording, words: Sequence[Word]) -> tuple[list[float], list[float]]:
-    """Return how far the first word after each pause begins, and the last before it ends, from the sound, in seconds.
-
-    The word before a pause is the last that begins before its middle.
-    """
-    spans = [(start, *sound_of(recording.samples[start:end])) for start, end, _ in recording.clips]
-    sounds = [(start + first, start + last) for start, first, last in spans]
-    starts, ends = list[float](), list[float]()
-    bounds = [(-RATE, sounds[0][0]), *((one[1], other[0]) for one, other in pairwise(sounds))]
-    bounds.append((sounds[-1][1], len(recording.samples) + RATE))
-    for last, first in bounds:
-        if first - last < SHORTEST_PAUSE_S * RATE:
-            continue
-        before = [word for word in words if word.start < (last + first) / 2]
-        after = words[len(before) :]
-        if before and last > 0 and before[-1].end > last - RATE:
-            ends.append((before[-1].end - last) / RATE)
-        if after and first < len(recording.samples) and after[0].start < first + RATE:
-            starts.append((after[0].start - first) / RATE)
-    return starts, ends
-
-
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and the worst of offsets in seconds, and how many are off by half a second."""
-    size = np.abs(values)
-    return {
-        "count": len(values),
-        "mean": round(float(size.mean()), 3),
-        "worst": round(float(max(values, key=abs)), 2),
-        "off_by_half": int((size >= 0.5).sum()),
-    }
 
 
 def hush(seconds: float, chance: np.random.Generator) -> Samples:
@@ -139,7 +96,7 @@ def answered(half: str, count: int) -> Iterator[Recording]:
         clip, text = sentences[number % len(sentences)], ANSWERS[number % len(ANSWERS)]
         voice, pause_s = VOICES[half][number // 10 % len(VOICES[half])], PAUSES_S[number // 3 % len(PAUSES_S)]
         sentence, answer = samples_of(clip), said[text, voice]
-        sentence = sentence[: sound_of(sentence)[1]]
+        sentence = sentence[: round(sound_of(sentence)[1] * RATE)]
         level = float(np.abs(sentence).max() / np.abs(answer).max())
         parts = [sentence, hush(pause_s, chance), answer * np.float32(level), hush(AFTER_S, chance)]
         start = len(sentence) + len(parts[1])
@@ -215,7 +172,7 @@ def answers_row(recordings: Sequence[Recording], heard: Sequence[Heard]) -> dict
 
 
 def times_row(recordings: Sequence[Recording], heard: Sequence[Heard]) -> dict[str, Any]:
-    both = [offsets(recording, one.words) for recording, one in zip(recordings, heard, strict=True)]
+    both = [offsets(sounds_in(recording), shown(one.words)) for recording, one in zip(recordings, heard, strict=True)]
     row = figures(recordings, heard, finds=False)
     wanted = {
         name: row[name] for name in ("words", "errors", "wer", "cpu_per_s", "final_after_s", "each") if name in row
@@ -227,13 +184,27 @@ def times_row(recordings: Sequence[Recording], heard: Sequence[Heard]) -> dict[s
     }
 
 
+def sounds_in(recording: Recording) -> list[Span]:
+    """Return where the sound of each clip begins and ends."""
+    return [
+        (start / RATE + first, start / RATE + last)
+        for start, end, _ in recording.clips
+        for first, last in [sound_of(recording.samples[start:end])]
+    ]
+
+
+def shown(words: Sequence[Word]) -> list[Shown]:
+    """Return the words with times in seconds."""
+    return [Shown(word.text, word.start / RATE, word.end / RATE) for word in words]
+
+
 def show(recordings: Sequence[Recording], heard: Sequence[Heard], *, answers: bool) -> None:
     for recording, one in zip(recordings, heard, strict=True):
         if answers and (verdict := judged(recording, one.words)) != "once":
             tail = " ".join(f"{word.text}[{word.start / RATE:.2f}-{word.end / RATE:.2f}]" for word in one.words[-5:])
             print(f"   {verdict:6} {recording.name} at {recording.clips[0][0] / RATE:.2f}: {tail}")
         elif not answers:
-            starts, ends = offsets(recording, one.words)
+            starts, ends = offsets(sounds_in(recording), shown(one.words))
             print("   starts", *(f"{value:+.2f}" for value in starts))
             print("   ends  ", *(f"{value:+.2f}" for value in ends))
 

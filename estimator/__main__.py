@@ -60,7 +60,9 @@ def run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         estimator = estimator_from(environ, now=now)
         answer = estimator.models(now=now) if args.list else _estimate(args, estimator, now)
     except (EstimateError, OSError, UnicodeDecodeError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        said = str(error).rstrip(".")
+        named = said.partition(" ")[0].endswith(":")  # a member, which keeps its letters
+        print(f"estimate: {said if named else said[:1].upper() + said[1:]}.", file=sys.stderr)
         return FAILED
     if args.json:
         sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")

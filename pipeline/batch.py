@@ -147,6 +147,25 @@ class Batch:
                 async for chunk in chunks:
                     yield chunk
 
+    @asynccontextmanager
+    async def audio(self, path: Path, options: BatchOptions) -> AsyncIterator[AsyncIterator[Samples]]:
+        """Yield the audio that transcribe() hears, in order. The channels are side by side if they are separate."""
+        async with on_thread(self._samples(path, options), self._threads) as samples:
+            yield samples
+
+    def _samples(self, path: Path, options: BatchOptions) -> Iterator[Samples]:
+        with chosen_track(
+            self._isolation,
+            path,
+            DecodeLimits(longest_s=options.longest_s),
+            self._voice,
+            track=options.track,
+            separate=options.separate,
+            raw=options.raw,
+            language=options.language,
+        ) as heard:
+            yield from heard.samples
+
     async def _add_turns(
         self,
         chunks: AsyncGenerator[Chunk],

@@ -362,18 +362,20 @@ def corrected_chunks(chunks: Sequence[Chunk], state: Correcting) -> list[Chunk]:
 
 def by_people(transcript: Transcript, state: Correcting) -> Transcript:
     """Return *transcript* with segments cut where a person gave words to somebody, and speakers joined and named."""
-    segments: list[Segment] = []
-    for segment in transcript.segments:
+    turns = None if transcript.turns is None else tuple(_renamed(turn, state) for turn in transcript.turns)
+    return replace(transcript, segments=tuple(people_segments(transcript.segments, state)), turns=turns)
+
+
+def people_segments(segments: Iterable[Segment], state: Correcting) -> list[Segment]:
+    """Return *segments* cut where a person gave words to somebody, and speakers joined and named."""
+    found: list[Segment] = []
+    for segment in segments:
         for given, words in groupby(segment.words, key=lambda word: word.speaker):
             speaker = given or segment.speaker
-            voice = None if speaker is None else state.name_of(speaker)
-            segments.append(
-                replace(segment, words=tuple(words), voice=None if voice == speaker_on(segment.channel) else voice)
-            )
-    turns = transcript.turns
-    if turns is not None:
-        turns = tuple(_renamed(turn, state) for turn in turns)
-    return replace(transcript, segments=tuple(segments), turns=turns)
+            name = None if speaker is None else state.name_of(speaker)
+            voice = None if name == speaker_on(segment.channel) else name
+            found.append(replace(segment, words=tuple(words), voice=voice))
+    return found
 
 
 def _renamed(turn: SpeakerTurn, state: Correcting) -> SpeakerTurn:

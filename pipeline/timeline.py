@@ -161,7 +161,7 @@ class Translation(Struct, frozen=True, array_like=True, tag="o"):
     last: int
     start: Position
     end: Position
-    text: str
+    text: str  # empty: they get no translation
     channel: int | None = None
     lag_ms: int | None = None  # from the arrival of its end until it was reported; None in files
 

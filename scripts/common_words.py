@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wordfreq import top_n_list  # type: ignore[import-not-found]  # installed for this script alone
 
-from pipeline.text.common_words import FOLDER
+from pipeline.text.names_by_sound import FOLDER
 
 SIZES = {"en": 20_000}
 OTHERS = 3_000

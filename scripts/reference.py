@@ -1,4 +1,4 @@
-"""Writes the tables of settings, plans, routes and error codes: python -m scripts.reference.
+"""Writes the tables of the reference, of settings and of plans: python -m scripts.reference.
 
 Each table stands in a page between the lines "<!-- made by python -m scripts.reference: NAME -->" and "<!-- end -->".
 Its texts stand in the code that they describe: the fields of Config, limits.toml, the operations and CODES. A test in
@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,44 @@ from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
 from server.accounts.plans import BUILT_IN
 from server.config import VARIABLES
+from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS
 from server.http.codes import CODES
+from server.http.middleware import EXPOSING, MAX_QUERY_FIELDS
+from server.http.problems import Problem
+from server.http.sockets import MAX_MESSAGE_BYTES, close_code
+from server.jobs.correcting import MAX_CHANGES
+from server.jobs.members import Member
+from server.jobs.order_members import FILE_MEMBERS, LIVE_MEMBERS
+from server.metrics import Metrics
+from server.model import bounds
+from server.model.deliveries import MAX_PENDING_PER_ACCOUNT, MAX_PENDING_PER_URL
 from server.model.jobs import JOB_CODES
+from server.model.public_events import EVENTS
+from server.model.warnings import WARNINGS
+from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
+from server.storage.sql.endings import MAX_ATTEMPTS
+from server.storage.sql.jobs import MAX_QUEUED
+from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 
+OURS = 4000  # what is added to an HTTP status to make a close code
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {"server/settings.md": ("settings", "plans"), "server/api.md": ("languages", "routes", "errors", "job errors")}
+PAGES = {
+    "server/settings.md": ("settings", "plans"),
+    "server/api.md": ("languages",),
+    "server/reference.md": (
+        "routes",
+        "files",
+        "live",
+        "events",
+        "warnings",
+        "errors",
+        "job errors",
+        "close codes",
+        "headers",
+        "limits",
+        "metrics",
+    ),
+}
 """The pages, and the tables in each."""
 
 
@@ -72,6 +106,118 @@ def routes(openapi: Mapping[str, Any]) -> str:
     return _table(("route", "key", "what it does"), rows)
 
 
+def members(declared: Iterable[Member[Any]]) -> str:
+    """The fields of a request, with what they take and their defaults."""
+    rows = (
+        (f"`{one.name}`", _kind(one.parse.schema), _default(one.default), _one_line(one.meaning))
+        for one in {member.name: member for member in declared}.values()
+    )
+    return _table(("field", "takes", "default", "effect"), rows)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """What a JSON Schema takes, in few words."""
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kind = schema.get("type", "any")
+    kind = " or ".join(kind) if isinstance(kind, list) else kind
+    if kind == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
+    if "maxLength" in schema:
+        return f"text of up to {schema['maxLength']} characters"
+    words = {"string": "text", "boolean": "true or false", "integer": "whole number", "object": "JSON object"}
+    return words.get(kind, kind) + (f", {' to '.join(bounds)}" if bounds else "")
+
+
+def _default(value: object) -> str:
+    if value in (None, "", (), {}):
+        return ""
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"`{text.lower() if isinstance(value, bool) else text}`"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def events() -> str:
+    rows = ((f"`{name}`", "yes" if numbered else "no", meaning) for name, (numbered, meaning) in EVENTS.items())
+    return _table(("event", "numbered", "what it says"), rows)
+
+
+def warnings() -> str:
+    return _table(("warning", "what it says"), ((f"`{code}`", meaning) for code, meaning in WARNINGS.items()))
+
+
+def close_codes() -> str:
+    """The codes with which our own WebSockets close, and the errors behind them."""
+    by_code: dict[int, list[str]] = {}
+    for code in CODES:
+        by_code.setdefault(close_code(Problem(code, "")), []).append(f"`{code}`")
+    usual = {
+        1000: "the session is over",
+        1001: "the server stops: connect again",
+        1009: "a message is too big",
+        1011: "the server failed",
+        1013: "no room now: try again later",
+    }
+    rows = [(str(code), meaning, ", ".join(by_code.get(code, ()))) for code, meaning in usual.items()]
+    rows += [
+        (str(code), HTTPStatus(code - OURS).phrase, ", ".join(codes))
+        for code, codes in sorted(by_code.items())
+        if code >= OURS
+    ]
+    return _table(("close code", "why", "error"), rows)
+
+
+def headers() -> str:
+    return ", ".join(f"`{name.strip()}`" for name in EXPOSING["Access-Control-Expose-Headers"].split(","))
+
+
+def limits() -> str:
+    """Limits that belong to no plan, with the numbers of the code."""
+    rows = (
+        ("members of a JSON body, fields of a form", f"{MAX_FIELDS}"),
+        ("bytes of one field", f"{MAX_FIELD_BYTES:,}"),
+        ("`metadata`", f"{bounds.MAX_METADATA_KEYS} keys, {bounds.MAX_METADATA_CHARS} characters each"),
+        ("`prompt`", f"its last {bounds.MAX_PROMPT_CHARS:,} characters"),
+        ("`keywords`", f"{bounds.MAX_KEYWORDS_CHARS:,} characters together"),
+        ("addresses", f"{bounds.MAX_URL_CHARS:,} characters"),
+        ("name of a channel", f"{bounds.MAX_CHANNEL_CHARS} characters"),
+        ("path of a request", f"{MAX_PATH_BYTES:,} bytes; with its query {MAX_TARGET_BYTES:,}"),
+        ("head of a request", f"{MAX_HEADERS} headers, {MAX_HEAD_BYTES:,} bytes"),
+        ("fields of a query", f"{MAX_QUERY_FIELDS}"),
+        ("a message of live audio", f"{MAX_MESSAGE_BYTES:,} bytes"),
+        ("requests that wait on one connection", f"{MAX_PIPELINED}"),
+        ("jobs that wait in the queue", f"{MAX_QUEUED:,}"),
+        ("attempts of a job", f"{MAX_ATTEMPTS}; one that got further than the last does not count"),
+        ("changes of one correction", f"{MAX_CHANGES:,}"),
+        (
+            "download links",
+            (
+                f"{DOWNLOAD_TTL_S // 3600} h, in webhooks {WEBHOOK_TTL_S // 3600} h, "
+                f"up to {MAX_TTL_S // 86400} days by `url_ttl`"
+            ),
+        ),
+        ("deliveries that wait", f"{MAX_PENDING_PER_URL:,} to one address, {MAX_PENDING_PER_ACCOUNT:,} of an account"),
+    )
+    return _table(("what", "limit"), rows)
+
+
+def metrics() -> str:
+    """The metrics of /metrics, by their names there."""
+    found = []
+    for family in Metrics().registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        found.append((f"`{name}`", family.type, family.documentation))
+    return _table(("metric", "type", "what it says"), sorted(found))
+
+
 def errors() -> str:
     rows = ((str(status), f"`{code}`", title) for code, (status, title) in CODES.items())
     return _table(("status", "code", "title"), sorted(rows))
@@ -88,8 +234,16 @@ def tables(openapi: Mapping[str, Any]) -> dict[str, str]:
         "plans": plans(),
         "languages": languages(),
         "routes": routes(openapi),
+        "files": members(FILE_MEMBERS),
+        "live": members(LIVE_MEMBERS),
+        "events": events(),
+        "warnings": warnings(),
         "errors": errors(),
         "job errors": job_errors(),
+        "close codes": close_codes(),
+        "headers": headers(),
+        "limits": limits(),
+        "metrics": metrics(),
     }
 
 

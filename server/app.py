@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from estimator import Estimator
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
+from pipeline.text.options import TextSettings
 from server.accounts.issuing import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.plans import Plans
@@ -30,6 +31,7 @@ from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
 from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
+from server.jobs.correcting import Corrections
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
@@ -49,6 +51,7 @@ from server.requests.parts import RouteGroup, RouteParts
 from server.requests.stream_limits import StreamLimits
 from server.routes.accounts import Accounts
 from server.routes.channels import Channels
+from server.routes.corrections import CorrectionRoutes
 from server.routes.estimates import Estimates
 from server.routes.events import EventStreams
 from server.routes.jobs import Jobs
@@ -64,6 +67,7 @@ from server.streams.channels import ChannelFollowing
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
+from server.translation.targets import Translation
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
 from server.webhooks.sender import WebhookSender
@@ -83,6 +87,7 @@ class Service:
     app: ASGIApp
     entry_points: tuple[EntryPoint, ...]
     parts: RouteParts
+    translations: Mapping[str, Translation]
     works: Mapping[str, Callable[[], Awaitable[None]]]
     """The background tasks of this process, by name. A fault in one does not end the others."""
 
@@ -102,6 +107,8 @@ class Service:
             finally:
                 self.begin_stop()
         await self.parts.webhook_sender.egress.close()
+        for translation in self.translations.values():
+            await translation.close()
 
 
 def build(
@@ -130,6 +137,7 @@ def build(
         partials=Partials(),
         isolation=isolation,
         engines={environment: engine.live for environment, engine in engines.items()},
+        translations={environment: engine.translation for environment, engine in engines.items()},
         plans=Plans(storage.accounts, limits),
         metrics=metrics,
         closing=closing,
@@ -158,7 +166,13 @@ def build(
         works["idle models"] = partial(unload_idle, models, config.model_idle_s, closing)
         if (translator := engines["production"].translation.remote) is not None:
             works["languages of the translator"] = partial(learn_targets, translator, offers, closing)
-    return Service(app=_with_middleware(routes, parts, dialects), entry_points=entry_points, parts=parts, works=works)
+    return Service(
+        app=_with_middleware(routes, parts, dialects),
+        entry_points=entry_points,
+        parts=parts,
+        translations=sessions.translations,
+        works=works,
+    )
 
 
 def _works(parts: RouteParts, offer_watch: OfferWatch | None) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -272,9 +286,11 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     if "api" not in parts.config.roles:
         return [ops, LiveRequests(parts)] if "live" in parts.config.roles else [ops]
     subtitles = Subtitles(parts)
+    corrections = Corrections(parts.storage, TextSettings(phone_region=parts.config.phone_region))
     return [
         Transcriptions(parts),
-        Jobs(parts),
+        Jobs(parts, corrections),
+        CorrectionRoutes(parts, corrections),
         EventStreams(parts),
         subtitles,
         Channels(parts, ChannelFollowing(parts.following), subtitles),

@@ -42,16 +42,30 @@ PASSING_STATUS = frozenset({502, 503, 504})  # the server, or one behind a proxy
 PASSING = frozenset({"ingest_busy", "shutting_down"})  # our old connection is still open, or the server is restarting
 JSON_LISTS = frozenset({"replace", "search", "known_speaker_names", "known_speaker_references"})  # items have commas
 KEEP_ALIVE_S = 10
+CROWDED = frozenset({"rate_limited", "concurrency_limited", "queue_full"})  # there is room again soon
+MAX_RETRY_S = 60  # the longest wait that a server's Retry-After is granted
 SECOND_WRITER = 4409  # an exception from REFUSED: the server may still hold our own broken connection open
 
 
-class ServiceError(Exception):
-    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem."""
+DOCUMENT_TYPES: Mapping[str, str] = {
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+    ".txt": "text/plain",
+    ".json": "application/vnd.scribewire+json",
+}
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+
+class ServiceError(Exception):
+    """The service refused. *status* is HTTP's or a WebSocket's close code, *code* the stable name of the problem.
+
+    *parts* say in words what is wrong with which part of the request, where the service says so.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, parts: Sequence[str] = ()) -> None:
         super().__init__(f"{code} ({status}): {detail}")
         self.status = status
         self.code = code
+        self.parts = parts
         self.detail = detail
 
 
@@ -145,6 +159,16 @@ class Client:
         answer = await self._send("GET", record["formats"][name])
         return answer.content
 
+    async def correct(self, job_id: str, document: bytes, suffix: str, *, force: bool = False) -> dict[str, Any]:
+        """Correct a transcript by an edited *document*, whose name ends in *suffix*, one of DOCUMENT_TYPES.
+
+        Raises ServiceError not_aligned, with `parts`, if some of it cannot be aligned with the words, unless *force*.
+        """
+        headers = {"Content-Type": DOCUMENT_TYPES[suffix.lower()]}
+        query = {"force": str(force).lower()}
+        path = f"/v1/jobs/{job_id}/corrections"
+        return await self._request_json("POST", path, headers=headers, params=query, content=document)
+
     async def events(self, job_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
         """Yield the events after number *after*, with their "type", until the job has ended. Resumes broken streams."""
         tries = 0
@@ -214,8 +238,11 @@ class Client:
                 if tries + 1 == TRIES:
                     raise
             else:
-                if answer.status_code not in PASSING_STATUS or tries + 1 == TRIES:
+                if tries + 1 == TRIES or not (answer.status_code in PASSING_STATUS or _is_crowded(answer)):
                     return _check(answer)
+                if _is_crowded(answer) and "retry-after" in answer.headers:
+                    await asyncio.sleep(min(int(answer.headers["retry-after"]), MAX_RETRY_S))
+                    continue
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("the last try returns or raises")
 
@@ -363,7 +390,8 @@ def _check(answer: httpx.Response) -> httpx.Response:
         return answer
     try:
         problem = answer.json()
-        raise ServiceError(answer.status_code, problem["code"], problem["detail"])
+        parts = [part["detail"] for part in problem.get("errors", ())]
+        raise ServiceError(answer.status_code, problem["code"], problem["detail"], parts)
     except (ValueError, KeyError, TypeError):
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None
 
@@ -376,6 +404,16 @@ def _refusal(error: Exception) -> ServiceError | None:
         return None
     code, reason = error.rcvd.code, error.rcvd.reason
     return ServiceError(code, "closed", reason) if code in REFUSED and code != SECOND_WRITER else None
+
+
+def _is_crowded(answer: httpx.Response) -> bool:
+    """Whether the server asks to come again soon, and not in the next month."""
+    if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        return False
+    try:
+        return answer.json()["code"] in CROWDED
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _is_address(source: Path | str) -> bool:

@@ -14,6 +14,7 @@ LAG_EVERY_S = 0.02
 _EVENT_LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _LOOP_LAG = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1)
 _WORD_LAG = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
+_TRANSLATION_LAG = (0.5, 1, 1.5, 2, 3, 5, 10, 20, 60)
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 
 
@@ -49,6 +50,10 @@ class Metrics:
             "word_lag_seconds", "From the arrival of a word's last sound to the decision that it is final", _WORD_LAG
         )
         self.final_words_changed = counter("final_words_changed", "Final words changed later: must stay 0")
+        self.translation_lag = histogram(
+            "translation_lag_seconds", "From the arrival of a unit's last sound to its translation", _TRANSLATION_LAG
+        )
+        self.translations_withdrawn = counter("translations_withdrawn", "Words translated twice live: must stay 0")
         self.speaker_revisions = counter("speaker_revisions", "Times that live words got other speakers")
         self.speakers_found = counter("speakers_found", "Speakers of jobs that ended, told apart by their voices")
         self.speakers_cpu = counter("speakers_cpu_seconds", "Processor time that telling live speakers apart took")

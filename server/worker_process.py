@@ -48,6 +48,7 @@ def build_workers(
         prober=prober,
         finisher=Finisher(storage, metrics, closing),
         rules=WorkerRules(),
+        translations={environment: engine.translation for environment, engine in engines.items()},
     )
     return Workers(
         name=name,

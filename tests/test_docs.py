@@ -10,12 +10,19 @@ from pathlib import Path
 import httpx
 import pytest
 
+from pipeline.documents.spoken import LANGUAGE_DOUBTFUL
+from pipeline.ingest import ledger
+from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
+from pipeline.ingest.gain import QUIET_INPUT
+from pipeline.ingest.tracks import OTHER_TRACKS, UNDECODABLE_TRACK
 from scripts import reference
 from server.model.jobs import TERMINAL
+from server.model.public_events import EVENTS
+from server.model.warnings import WARNINGS
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
-WIRE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "server" / "api.md").read_text(encoding="utf-8")
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "server").glob("*.md")), ROOT / "estimator" / "README.md"]
 """The pages for users. Every sh block and every python block in them is run."""
 
@@ -68,13 +75,27 @@ def test_the_tables_of_settings_plans_routes_and_codes_are_those_of_the_code(pag
     assert shown == reference.renewed(page, openapi), "make them anew with: .venv/bin/python -m scripts.reference"
 
 
-def test_every_event_is_documented():
-    sent = {"partial", *(f"job.{state}" for state in TERMINAL)}
-    for path in (ROOT / "server").rglob("*.py"):
-        sent |= set(re.findall(r'NewEvent\(\s*"([a-z_.]+)"', path.read_text(encoding="utf-8")))
-        sent |= set(re.findall(r'_event\("([a-z_.]+)"', path.read_text(encoding="utf-8")))
-    assert {"word", "segment", "job.status", "job.progress"} <= sent
-    assert [name for name in sorted(sent) if f"`{name}`" not in WIRE] == []
+def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for place in ("pipeline", "server")
+        for path in (ROOT / place).rglob("*.py")
+        if path.name != "warnings.py"
+    )
+    assert [name for name in WARNINGS if not re.search(rf"\b{name}\b", code)] == []
+    given = {
+        *re.findall(r'\bwarn\("([a-z_]+)"', code),
+        *re.findall(r'"code": "([a-z_]+)"', code),
+        *(ledger.__dict__[name] for name in vars(ledger) if name.isupper() and isinstance(vars(ledger)[name], str)),
+        *(IDENTICAL_CHANNELS, QUIET_INPUT, OTHER_TRACKS, UNDECODABLE_TRACK, LANGUAGE_DOUBTFUL),
+    }
+    assert given - WARNINGS.keys() == set()
+
+
+def test_every_event_that_the_code_sends_is_in_the_reference_and_no_other():
+    code = (ROOT / "server" / "model" / "public_events.py").read_text(encoding="utf-8")
+    sent = {"partial", *re.findall(r'_event\("([a-z_.]+)"', code), *(f"job.{state}" for state in TERMINAL)}
+    assert sent == EVENTS.keys()
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("sh") if not any(word in block for word in NOT_TRIED)])
@@ -112,7 +133,7 @@ def test_the_answer_that_the_readme_prints_is_the_one_that_comes(server):
 
 
 def test_the_subtitles_that_the_api_page_prints_are_the_ones_that_come(server):
-    [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
+    [(command, shown)] = re.findall(r"^```sh\n([^`]*?)^```\s*^```text\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     assert words(shown) == words(run_documented(["sh", "-euc", fill_in(command, server)], server)) == words(JFK)
 
 

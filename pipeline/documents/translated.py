@@ -110,7 +110,8 @@ def segments_in(
 
 
 def _in_order(transcription: Transcription, target: str) -> list[Translation]:
-    return sorted(transcription.translations.get(target, {}).values(), key=lambda one: (one.start, one.first))
+    made = (one for one in transcription.translations.get(target, {}).values() if one.text)
+    return sorted(made, key=lambda one: (one.start, one.first))
 
 
 def _timed(text: str, said: Sequence[tuple[int, Word]], target: str) -> Iterator[tuple[int, Word]]:

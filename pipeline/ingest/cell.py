@@ -167,7 +167,7 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
             live=order.live,
             separate=order.separate,
             sparse=order.sparse,
-            focus=order.focus,
+            several=order.several,
         ) as audio:
             send(Opened(audio.probe))
             for samples in audio:

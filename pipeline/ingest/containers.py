@@ -109,6 +109,7 @@ _XING = re.compile(rb"(?:Xing|Info)(.{4})(.{4})(.{4})", re.DOTALL)
 SIGNATURES = (
     (0, b"ID3"),
     (0, b"RIFF"),
+    (0, b"RIFX"),
     (0, b"RF64"),
     (0, b"riff"),
     (0, b"fLaC"),
@@ -169,12 +170,19 @@ def wav_bytes_missing(head: bytes, size: int | None) -> int:
     FFmpeg corrects the length without a word. Programs that do not know the size write 0, a number from 2 GiB on, or a
     round one, such as 1,000,000,000: those state nothing.
     """
-    if size is None or not head.startswith(b"RIFF"):
+    if size is None or not head.startswith((b"RIFF", b"RIFX")):
         return 0
-    stated = int.from_bytes(head[4:8], "little")
+    stated = int.from_bytes(head[4:8], "little" if head.startswith(b"RIFF") else "big")
     known = stated < UNKNOWN_RIFF and not (stated > 2 * size and any(_is_near(stated, unit) for unit in ROUND_RIFF))
     missing = stated + 8 - size
     return missing if known and missing > WRONG_RIFF else 0
+
+
+def stored_bits(head: bytes) -> int | None:
+    """Return the bits that a sample takes in a WAV file that begins with *head*; None if that is not stated there."""
+    at = head.find(b"fmt ", 12)
+    bits = int.from_bytes(head[at + 22 : at + 24], "little") if at > 0 else 0
+    return bits or None
 
 
 def _is_near(stated: int, unit: int) -> bool:
@@ -215,7 +223,6 @@ class Probe:
     duration_s: float | None  # above 0; None: unknown
     duration_stated: bool  # False: guessed, so it is good for a progress bar but not to refuse a file
     layout: str = ""  # FFmpeg's name of the order of its channels
-    focused: bool = False  # the samples are the mix and one channel, side by side
     several: bool = False  # the samples come as TrackPieces
     track: int = 1  # the one that is heard, or the first of several
     tracks: tuple[Track, ...] = ()  # all audio tracks

@@ -57,7 +57,7 @@ class DecodeOrder:
     cpu_s: int | None  # CPU time for everything; None: no limit, for live streams
     separate: bool = False  # the channels side by side; False: all of them mixed
     track: TrackChoice = AUTO
-    focus: int | None = None  # the mix and this channel side by side
+    several: bool = False  # all tracks of a live stream, as TrackPieces
     raw: RawAudio | None = None  # what a file without a header holds
     sparse: bool = False  # leave most of a long recording out: enough to find out whether somebody speaks
 

@@ -16,13 +16,12 @@ from av.audio.frame import AudioFrame
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio, UnknownTrack
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.focus import focus_on
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.part import Part, opened_part
 from pipeline.ingest.pieces import TrackPiece, cut, even_out, up_to
-from pipeline.ingest.resampling import ChannelResampler, MonoResampler, kind_of, pick_of, with_focus
+from pipeline.ingest.resampling import SoundResampler
 from pipeline.ingest.source import ByteSource, PartSource
-from pipeline.ingest.track_sound import Resampler, TrackSound
+from pipeline.ingest.track_sound import TrackSound
 from pipeline.ingest.tracks import by_preference
 
 MAX_BROKEN_PARTS = 100
@@ -46,7 +45,6 @@ class OpenRecording:
         *,
         live: bool,
         separate: bool,
-        focus: int | None,
     ) -> None:
         """*parts* are open one at a time, of which the *first* is open."""
         self._parts = parts
@@ -54,11 +52,8 @@ class OpenRecording:
         self._ledger = ledger
         self._limits = limits
         self._live = live
-        probe = self._part.probe_of_all
-        self._separate = probe.channels if separate else None
-        self._focus = focus_on(probe.layout, probe.channels, focus)
-        self._columns = 2 if self._focus is not None else self._separate  # None: arrays have one dimension
-        self.probe = replace(probe, focused=self._focus is not None)
+        self.probe = self._part.probe_of_all
+        self._columns = self.probe.channels if separate else None  # None: arrays have one dimension
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -85,8 +80,8 @@ class OpenRecording:
             part.account_for_length(decoded + position(self._ledger.shifted_s))
             part = next(self._parts, None)
 
-    def _resampler_of(self, frame: AudioFrame) -> Resampler:
-        return resampler_of(frame, live=self._live, separate=self._separate, focus=self._focus)
+    def _resampler_of(self, frame: AudioFrame) -> SoundResampler:
+        return SoundResampler(frame, block=1 if self._live else frame.sample_rate, columns=self._columns)
 
     def _silence(self, length: int) -> Iterator[Samples]:
         for at in range(0, length, RATE):
@@ -97,14 +92,14 @@ class OpenRecording:
 class OpenTracks:
     """All tracks of an open live stream. It can be iterated once; *notes* are complete after that."""
 
-    def __init__(self, parts: Iterator[Part], first: Part, ledger: Ledger, focus: int | None) -> None:
-        """*parts* are open one at a time, of which the *first* is open. *focus* holds for each track that has it."""
+    def __init__(self, parts: Iterator[Part], first: Part, ledger: Ledger, *, separate: bool) -> None:
+        """*parts* are open one at a time, of which the *first* is open. *separate*: the channels of each track come."""
         self._parts = parts
         self._part = first
         self._ledger = ledger
         self.probe = replace(first.probe_of_all, several=True)
-        self._focus = focus
-        self._focuses: dict[int, int | None] = {}  # by track: the channel sent next to its mix, if any
+        self._separate = separate
+        self._columns: dict[int, int] = {}  # by track
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -140,23 +135,9 @@ class OpenTracks:
             for at in range(0, len(samples), RATE):
                 yield TrackPiece(number, start + at, samples[at : at + RATE])
 
-    def _resampler_of(self, number: int, frame: AudioFrame) -> Resampler:
-        focus = self._focuses.setdefault(number, focus_on(frame.layout.name, frame.layout.nb_channels, self._focus))
-        return resampler_of(frame, live=True, separate=None, focus=focus)
-
-
-def resampler_of(frame: AudioFrame, *, live: bool, separate: int | None, focus: int | None) -> Resampler:
-    """Return the resampler for *frame* and all frames of its kind.
-
-    *separate* is the number of channels that come side by side, *focus* the one that comes beside the mix.
-    """
-    block, channels = 1 if live else frame.sample_rate, frame.layout.nb_channels
-    if separate is not None:
-        picks = [pick_of(channel, channels) for channel in range(separate)]
-        return ChannelResampler([MonoResampler(*kind_of(frame), block=block, pick=pick) for pick in picks])
-    if focus is not None:
-        return with_focus(frame, focus, block=block)
-    return MonoResampler(*kind_of(frame), block=block)
+    def _resampler_of(self, number: int, frame: AudioFrame) -> SoundResampler:
+        columns = self._columns.setdefault(number, frame.layout.nb_channels) if self._separate else None
+        return SoundResampler(frame, block=1, columns=columns)
 
 
 @contextmanager
@@ -168,7 +149,6 @@ def recording(
     separate: bool = False,
     track: int | None = None,
     sparse: bool = False,
-    focus: int | None = None,
     ledger: Ledger | None = None,
 ) -> Iterator[OpenRecording]:
     """Open the recording in *source*: its channels mixed, or side by side if they are *separate*.
@@ -176,8 +156,6 @@ def recording(
     *live* starts after a few kilobytes instead of reading far ahead.
     *track* is the number of an audio track; None: the one that players choose, or the next that can be decoded.
     *sparse* leaves out most of a long recording.
-    *focus* is a channel that comes beside the mix, or CENTRE: that of surround sound, if there is one. It needs
-    channels that are not *separate*.
     *ledger* gets what is not heard; None: one of its own.
 
     Raises EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack.
@@ -185,21 +163,21 @@ def recording(
     ledger = ledger or Ledger()
     how = _How(live=live, track=track, sparse=sparse, together=False)
     with _opened(source, limits, ledger, how) as (parts, first):
-        yield OpenRecording(parts, first, ledger, limits, live=live, separate=separate, focus=focus)
+        yield OpenRecording(parts, first, ledger, limits, live=live, separate=separate)
 
 
 @contextmanager
 def live_tracks(
-    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, focus: int | None = None
+    source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, separate: bool
 ) -> Iterator[OpenRecording | OpenTracks]:
-    """Open all tracks of a live stream, each mixed. A stream with one track is an OpenRecording. See recording()."""
+    """Open all tracks of a live stream. One with a single track is an OpenRecording. See recording()."""
     how = _How(live=True, track=None, sparse=False, together=True)
     with _opened(source, limits, ledger, how) as (parts, first):
         if len(first.tracks) > 1:
-            yield OpenTracks(parts, first, ledger, focus)
+            yield OpenTracks(parts, first, ledger, separate=separate)
             return
         how.together = False  # recordings behind this one with more tracks
-        yield OpenRecording(parts, first, ledger, limits, live=True, separate=False, focus=focus)
+        yield OpenRecording(parts, first, ledger, limits, live=True, separate=separate)
 
 
 @dataclass(slots=True)

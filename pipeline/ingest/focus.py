@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.ingest.framer import Framer, Windows
+from pipeline.ingest.mixing import ChannelMix
 
 AHEAD = RATE // 4 // WINDOW
 """The windows before speech that are heard from the centre too, for soft first sounds. So much later samples come."""
@@ -21,13 +22,16 @@ AFTER = RATE // 2 // WINDOW
 
 IS_SPEECH = 0.5
 
+SILENT = 3e-4
+"""Sound that is all below this, -70 dBFS, is not looked at: it costs more than decoding it."""
 
-CENTRE = -1
-"""In place of a channel's number: the centre, if there is one."""
 
-MIXED_WELL = 2
-"""The most channels whose mix is taken for granted."""
+BASS = 0.03
+"""Of a sound below 200 Hz the differences between samples have less than this share of its energy; of speech and hiss
+more. So six microphones are told from a film's 5.1, whose fourth channel has the bass alone."""
 
+_BASSES = dict.fromkeys(("3.1", "4.1", "5.1", "5.1(side)", "6.1", "6.1(back)", "7.1", "7.1(wide)", "7.1(wide-side)",
+                        "5.1.2", "5.1.2(back)"), 3) | {"2.1": 2}  # fmt: skip
 _CENTRES = {"3.0": 2, "3.1": 2, "4.0": 2, "4.1": 2, "5.0": 2, "5.0(side)": 2, "5.1": 2, "5.1(side)": 2, "6.0": 2,
             "6.1": 2, "6.1(back)": 2, "7.0": 2, "7.1": 2, "7.1(wide)": 2, "7.1(wide-side)": 2, "hexagonal": 2,
             "octagonal": 2, "5.1.2": 2, "5.1.2(back)": 2}  # fmt: skip
@@ -38,10 +42,15 @@ def centre_of(layout: str) -> int | None:
     return _CENTRES.get(layout)
 
 
-def focus_on(layout: str, channels: int, focus: int | None) -> int | None:
-    """Return the channel of a recording that comes beside its mix, if any."""
-    wanted = centre_of(layout) if focus == CENTRE else focus
-    return wanted if wanted is not None and 0 <= wanted < channels and channels > 1 else None
+def bass_of(layout: str) -> int | None:
+    """Return the number of the channel for bass in a layout, by FFmpeg's name of it; None if it has none."""
+    return _BASSES.get(layout)
+
+
+def is_bass(samples: Samples) -> bool:
+    """Return whether a sound is deep, as that of a channel for bass, or nearly silent."""
+    loud = float(np.abs(samples).max(initial=0.0)) >= SILENT
+    return not loud or float(np.square(np.diff(samples)).sum()) < BASS * float(np.square(samples).sum())
 
 
 class Detector(Protocol):
@@ -53,25 +62,28 @@ class Detector(Protocol):
 class FocusMix:
     """Follows one recording. Its result does not depend on the pieces in which samples come."""
 
-    def __init__(self, detect: Detector) -> None:
+    def __init__(self, detect: Detector, channels: int, focus: int) -> None:
+        """*focus* is the one of its *channels* that is preferred to their mix."""
         self._detect = detect
+        self._mix, self._focus = ChannelMix(channels), focus
         self._framer = Framer()
         self._held = np.zeros((0, 2), np.float32)
         self._spoken: list[bool] = [False] * AFTER  # windows, from AFTER before the first that is held
         self._share = 0.0  # of the channel at the end of the last window
 
     def add(self, samples: Samples) -> Samples:
-        """Take the next samples, of shape (n, 2) with the mix and the channel, and return those that are decided."""
-        self._held = np.concatenate((self._held, samples))
-        self._hear(self._framer.windows_of(samples[:, 1]))
+        """Take the next samples, of shape (n, channels), and return those that are decided."""
+        preferred = samples[:, self._focus]
+        self._held = np.concatenate((self._held, np.stack((self._mix.mix(samples), preferred), axis=1)))
+        self._detect_in(self._framer.windows_of(preferred))
         return self._release(len(self._spoken) - AFTER - AHEAD)
 
     def flush(self) -> Samples:
         """Return the remaining samples."""
-        self._hear(self._framer.flush()[0])
+        self._detect_in(self._framer.flush()[0])
         return self._release(len(self._spoken) - AFTER)
 
-    def _hear(self, windows: Windows) -> None:
+    def _detect_in(self, windows: Windows) -> None:
         if len(windows):
             self._spoken += [speech >= IS_SPEECH for speech in self._detect(windows)]
 
@@ -87,11 +99,40 @@ class FocusMix:
         return np.asarray(samples[:, 0] * (1 - share) + samples[:, 1] * share, np.float32)
 
 
-def heard_focus(audio: Iterable[Samples], detect: Detector) -> Iterator[Samples]:
-    """Yield what FocusMix makes of *audio*."""
-    mix = FocusMix(detect)
+class PlainMix:
+    """Mixes all channels, as they come."""
+
+    def __init__(self, channels: int) -> None:
+        self._mix = ChannelMix(channels)
+
+    def add(self, samples: Samples) -> Samples:
+        """Return the mix of the next samples, of shape (n, channels)."""
+        return self._mix.mix(samples)
+
+    def flush(self) -> Samples:
+        """Return nothing: no sample is held."""
+        return np.zeros(0, np.float32)
+
+
+def live_mix(detect: Detector | None, channels: int, layout: str) -> FocusMix | PlainMix:
+    """Return the mix of a live track: of surround sound the centre while *detect* finds speech there."""
+    centre = centre_of(layout)
+    if detect is None or centre is None or centre >= channels:
+        return PlainMix(channels)
+    return FocusMix(detect, channels, centre)
+
+
+class Mixer(Protocol):
+    """Turns samples of shape (n, channels) into samples of shape (n,), perhaps late."""
+
+    def add(self, samples: Samples) -> Samples: ...
+    def flush(self) -> Samples: ...
+
+
+def mixed(audio: Iterable[Samples], mix: Mixer) -> Iterator[Samples]:
+    """Yield what *mix* makes of *audio*."""
     for samples in audio:
-        if len(heard := mix.add(samples)):
-            yield heard
+        if len(made := mix.add(samples)):
+            yield made
     if len(rest := mix.flush()):
         yield rest

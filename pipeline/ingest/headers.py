@@ -5,6 +5,7 @@ A header counts only with so many fixed bytes that compressed audio does not hav
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +16,7 @@ LONGEST_HEADER = 64
 """Every header is recognised by at most so many bytes."""
 
 _HEADERS = (
-    rb"(?:RIFF|RF64|BW64).{4}(?:WAVE[A-Za-z0-9_]{3}[A-Za-z0-9_ ]|AVI LIST)",
+    rb"(?:RIFF|RIFX|RF64|BW64).{4}(?:WAVE[A-Za-z0-9_]{3}[A-Za-z0-9_ ]|AVI LIST)",
     rb"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb",  # Wave64
     rb"FORM.{4}AIF[FC][A-Z(]",
     rb"(?<=\0\0\0[\x14-\x80])ftyp[A-Za-z0-9 ._-]{4}",  # MP4 and its kin; the size of the box is before it
@@ -38,13 +39,19 @@ _HEADERS = (
 _HEADER = re.compile(b"|".join(_HEADERS), re.DOTALL)
 
 _STARTS = (
-    *b"RIFF RF64 BW64 riff FORM ftyp fLaC OggS \x1a\x45\xdf\xa3 \x30\x26\xb2\x75 caff #!AM".split(),
+    *b"RIFF RIFX RF64 BW64 riff FORM ftyp fLaC OggS \x1a\x45\xdf\xa3 \x30\x26\xb2\x75 caff #!AM".split(),
     *b".snd FLV\x01 .RMF TTA1 MPCK Crea wvpk".split(),
     b"MAC ",
     b"DSD ",
     b"ID3\x03",
 )
 """The first four bytes of every header."""
+
+RIFF: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big"}
+"""The order of bytes in WAV files."""
+
+MOST_CHUNKS = 1000
+"""So many chunks of a WAV file are looked at."""
 
 _BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 _EBML = b"\x1a\x45\xdf\xa3"
@@ -134,17 +141,33 @@ def stated_end(peek: Peek, start: int, size: int) -> int | None:
     write any number.
     """
     head = peek(start, 20)
-    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
-        end = start + 8 + int.from_bytes(head[4:8], "little")
+    if head[:4] in RIFF and head[8:12] == b"WAVE":
+        end = start + 8 + int.from_bytes(head[4:8], RIFF[head[:4]])
     elif head[:4] == b"FORM":
         end = start + 8 + int.from_bytes(head[4:8])
     elif head[4:8] in _BOXES:
         end = _end_of_boxes(peek, start, size)
     elif head[:4] == _EBML:
-        end = _end_of_segment(peek, start)
+        end = end_of_segment(peek, start)
     else:
         return None
     return next((at for at in (end, end + end % 2) if at > start and (at == size or header_at(peek, at))), None)
+
+
+def data_chunks(peek: Peek, start: int, size: int) -> list[int]:
+    """Return the sizes of the chunks of sound in the WAV file that begins at *start*; none if it is no WAV file.
+
+    A recorder that was paused, or an editor, may write several.
+    """
+    head, found = peek(start, 12), list[int]()
+    if head[:4] not in RIFF or head[8:12] != b"WAVE":
+        return []
+    at, chunks = start + 12, 0
+    while (chunk := peek(at, 8)) and chunks < MOST_CHUNKS and at + 8 <= size:
+        length = int.from_bytes(chunk[4:], RIFF[head[:4]])
+        found += [length] if chunk[:4] == b"data" else []
+        at, chunks = at + 8 + length + length % 2, chunks + 1
+    return found
 
 
 def foreign_bytes(peek: Peek, start: int, at: int, end: int) -> int:
@@ -156,7 +179,7 @@ def foreign_bytes(peek: Peek, start: int, at: int, end: int) -> int:
     if head[4:8] in _BOXES:
         at = max(at, _end_of_boxes(peek, start, end))
     elif head[:4] == _EBML:
-        if (segment := _end_of_segment(peek, start)) < at:
+        if (segment := end_of_segment(peek, start)) < at:
             return 0  # it ends where the file does
         at = segment
     while at < end:
@@ -205,9 +228,11 @@ def _end_of_boxes(peek: Peek, start: int, size: int) -> int:
     return at
 
 
-def _end_of_segment(peek: Peek, start: int) -> int:
-    """Return where the Segment of a Matroska file ends; -1 if it states no size."""
+def end_of_segment(peek: Peek, start: int) -> int:
+    """Return where the Segment of a Matroska file ends; -1 if it states no size, or of another file."""
     head = peek(start, 4 + 8)
+    if head[:4] != _EBML:
+        return -1
     at = start + 4 + _vint_length(head[4:])
     at += _vint(head[4:])
     segment = peek(at, 12)

@@ -47,7 +47,7 @@ def inspect(isolation: Isolation, path: Path, voice: VoiceDetector) -> Inspectio
             length += len(samples)
             windows = framer.windows_of(samples)
             level.measure(windows, detect(windows))
-        probe, choice, notes = heard.audio.probe, heard.choice, heard.notes
+        probe, choice, focus, notes = heard.audio.probe, heard.choice, heard.focus, heard.notes
     speech: dict[int, bool | None] = dict.fromkeys(track.number for track in probe.tracks)
     speech |= {number: None if count is None else count >= SPEAKS for number, count in choice.spoken.items()}
     speech[probe.track] = level.spoken >= min(SPEAKS, length // 2)
@@ -55,7 +55,7 @@ def inspect(isolation: Isolation, path: Path, voice: VoiceDetector) -> Inspectio
     quiet = level.quiet_speech or level.silence
     return Inspection(
         probe=probe,
-        focus=choice.focus,
+        focus=focus,
         speech=speech,
         sound_s=length / RATE,
         spoken_s=level.spoken / RATE,

@@ -39,7 +39,7 @@ from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.memory import DecoderMemory, MemoryPart
 from pipeline.ingest.pieces import LONGEST_HOLE, TrackPiece
 from pipeline.ingest.seccomp import STOPPED_BY_FILTER
-from pipeline.ingest.tracks import AUTO, SEPARATE, TrackChoice, by_preference
+from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice, by_preference
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Isolation:
         """Decode a file. Entering waits for its first frame, and before that for room in the decoders' memory.
 
         Samples have the shape (n,), or (n, channels) if the channels, or with the *track* SEPARATE the tracks, are
-        *separate*, or (n, 2) if Probe.focused. *how*: track, raw, sparse and focus of DecodeOrder.
+        *separate*. *how*: track, raw and sparse of DecodeOrder.
 
         Raises on entering: EmptyAudio, UndecodableAudio, InvalidAudio, NoAudioStream, UnknownTrack, DecodeTimeout,
         DecodersBusy, DecoderUnavailable, and OSError if the file cannot be read. Raises while iterating: the same, and
@@ -121,15 +121,23 @@ class Isolation:
 
     @contextmanager
     def live(
-        self, limits: DecodeLimits, *, separate: int | None = None, part: MemoryPart | None = None, **how: Any
+        self,
+        limits: DecodeLimits,
+        *,
+        separate: int | None = None,
+        unmixed: bool = False,
+        track: TrackChoice = AUTO,
+        part: MemoryPart | None = None,
     ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
         *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
         With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
         raised while iterating, InvalidAudio also if there are not so many channels, or with the *track* SEPARATE so
-        many tracks. The stream may pause for any time; only CPU time without a result counts as a stall. If
-        Probe.several is true, pieces() replaces iterating. *how*: track and focus of DecodeOrder.
+        many tracks. *unmixed*: they have this shape with any number of channels.
+
+        The stream may pause for any time; only CPU time without a result counts as a stall. If Probe.several is true,
+        pieces() replaces iterating.
         """
         with ExitStack() as stack:
             stack.callback((part or self.memory.claim()).release)
@@ -137,10 +145,16 @@ class Isolation:
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):
                 order = DecodeOrder(
-                    limits=limits, live=True, stall_s=self._stall_s, cpu_s=None, separate=bool(separate), **how
+                    limits=limits,
+                    live=True,
+                    stall_s=self._stall_s,
+                    cpu_s=None,
+                    track=track,
+                    separate=bool(separate) or unmixed,
+                    several=track in ALL_TRACKS or (track == AUTO and not separate),
                 )
                 process = stack.enter_context(self._start(order, source))
-            yield LiveDecoding(process, feeding, separate, order.track)
+            yield LiveDecoding(process, feeding, order, separate)
 
     @contextmanager
     def _start(self, order: DecodeOrder, source: int) -> "Iterator[_Process]":
@@ -202,10 +216,7 @@ class Decoding:
         return self._probe
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate.
-
-        They have the shape (n, 2) if Probe.focused is true.
-        """
+        """Yield the samples in arrays of 1..RATE, of shape (n, channels) if the channels are separate."""
         probe = self.open()
         while True:
             match self._next_message():
@@ -214,13 +225,12 @@ class Decoding:
                     return
                 case Opened() | TrackPiece():
                     raise self._kill_broken()
-                case samples if not (self._separate or probe.focused):
+                case samples if not self._separate:
                     yield samples
                 case samples:
-                    columns = 2 if probe.focused else probe.channels
-                    if len(samples) % columns:
+                    if len(samples) % probe.channels:
                         raise self._kill_broken()
-                    yield samples.reshape(-1, columns)
+                    yield samples.reshape(-1, probe.channels)
 
     def kill(self) -> None:
         """End the decoder now, from any thread. Iterating then raises DecoderUnavailable."""
@@ -247,11 +257,12 @@ class Decoding:
 class LiveDecoding(Decoding):
     """A recording that is still being written."""
 
-    def __init__(self, process: "_Process", feeding: Any, ordered: int | None, track: TrackChoice) -> None:
-        super().__init__(process, wait_s=None, separate=ordered is not None)
+    def __init__(self, process: "_Process", feeding: Any, order: DecodeOrder, ordered: int | None) -> None:
+        """*ordered* is how many channels or tracks it must have; None: any number."""
+        super().__init__(process, wait_s=None, separate=order.separate)
         self._feeding = feeding
         self._ordered = ordered
-        self._kind = "audio tracks" if track == SEPARATE else "channels"
+        self._kind = "audio tracks" if order.track == SEPARATE else "channels"
 
     def open(self) -> Probe:
         """See Decoding.open(). Raises InvalidAudio if it has not as many channels or tracks as were ordered."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from pipeline.audio import RATE, WINDOW, Samples, seconds
 from pipeline.errors import PipelineError
-from pipeline.ingest.focus import IS_SPEECH, FocusMix
+from pipeline.ingest.focus import IS_SPEECH, SILENT, Mixer, live_mix
 from pipeline.ingest.framer import Framer
+from pipeline.ingest.mixing import TrackMix
 from pipeline.ingest.pieces import TrackPiece
-from pipeline.ingest.survey import SILENT, SPEAKS
-from pipeline.ingest.track_mix import TrackMix
+from pipeline.ingest.survey import SPEAKS
 from pipeline.ingest.tracks import OTHER_TRACKS, Track, by_preference
 from pipeline.ingest.vad import VoiceDetector
 
@@ -206,7 +206,7 @@ class _HeardTrack(_TrackBuffer):
         self._voice = voice
         self.detect = voice.stream() if voice else None  # None: does not listen
         self._framer = Framer()
-        self._focus: FocusMix | None = None  # of surround sound
+        self._mix: Mixer | None = None  # of its channels
         self._speech: list[bool] = []  # of the windows from *start* on
 
     @property
@@ -219,18 +219,18 @@ class _HeardTrack(_TrackBuffer):
         return any(self._speech[: AHEAD + 1])
 
     def put(self, samples: Samples) -> None:
-        """Take the next samples, of shape (n,), or (n, 2) with the mix and the centre."""
+        """Take the next samples, of shape (n,) or (n, channels)."""
         self.received += len(samples)
         if samples.ndim > 1:
-            if self._focus is None and self._voice is not None:
-                self._focus = FocusMix(self._voice.stream())
-            samples = samples[:, 0] if self._focus is None else self._focus.add(samples)
+            detect = self._voice.stream() if self._voice else None
+            self._mix = self._mix or live_mix(detect, samples.shape[1], self.track.layout)
+            samples = self._mix.add(samples)
         self._hold(samples)
 
     def flush(self) -> None:
-        """Take what the focus still holds."""
-        if self._focus is not None:
-            self._hold(self._focus.flush())
+        """Take what the mix still holds."""
+        if self._mix is not None:
+            self._hold(self._mix.flush())
 
     def miss(self, end: int) -> None:
         """Take the samples up to *end*, which are not heard."""

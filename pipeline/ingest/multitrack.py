@@ -19,9 +19,9 @@ from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.decode import OpenRecording, OpenTracks, live_tracks, recording
 from pipeline.ingest.encodings import RawAudio
 from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.mixing import TrackMix
 from pipeline.ingest.raw import RawRecording, has_header
 from pipeline.ingest.source import ByteSource
-from pipeline.ingest.track_mix import TrackMix
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX, UNDECODABLE_TRACK, Track, TrackChoice
 
 
@@ -44,12 +44,12 @@ def open_recording(
     raw: RawAudio | None = None,
     live: bool = False,
     separate: bool = False,
-    focus: int | None = None,
+    several: bool = False,
     **how: Any,
 ) -> Iterator[Recording | OpenTracks]:
     """Open what *track* names, or *raw* audio, unless the file has a header all the same. See recording().
 
-    Several tracks of a live stream come as OpenTracks, for the outer side to choose among, mix or keep apart.
+    With *several* all tracks of a live stream come as OpenTracks, to choose among, mix or keep apart outside.
 
     Raises what recording() raises, and UnknownTrack for more than DecodeLimits.max_tracks separate tracks.
     """
@@ -57,8 +57,8 @@ def open_recording(
     if raw is not None and not ledger.header_found:
         yield RawRecording(source, raw, limits, separate=separate)
         return
-    if live and (track in ALL_TRACKS or (track == AUTO and not separate)):
-        with live_tracks(source, limits, ledger, focus=None if track in ALL_TRACKS else focus) as tracks:
+    if several:
+        with live_tracks(source, limits, ledger, separate=separate and track not in ALL_TRACKS) as tracks:
             undecodable = [one.name for one in tracks.probe.tracks if one.codec is None]
             ledger.damaged += undecodable if track in ALL_TRACKS else []
             yield tracks
@@ -68,9 +68,7 @@ def open_recording(
             yield _open_all(stack, source, limits, mixed=track == MIX)
         return
     number = track if isinstance(track, int) else None
-    with recording(
-        source, limits, live=live, separate=separate, track=number, focus=focus, ledger=ledger, **how
-    ) as audio:
+    with recording(source, limits, live=live, separate=separate, track=number, ledger=ledger, **how) as audio:
         yield audio
 
 

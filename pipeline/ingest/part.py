@@ -37,7 +37,6 @@ from pipeline.ingest.containers import (
     has_signature,
     length_or_none,
     mp3_states_length,
-    wav_bytes_missing,
 )
 from pipeline.ingest.foreign import foreign_name
 from pipeline.ingest.ledger import Ledger
@@ -89,7 +88,7 @@ class Part:
         self._last: int | None = None  # where the last packet ends
         self._cut = False
         self._decoders = {
-            stream.index: TrackDecoder(track, stream, container.format.name, limits, ledger)
+            stream.index: TrackDecoder(track, stream, container.format.name, limits, ledger, head=source.head)
             for track, stream in zip(heard, hear(container, heard), strict=True)
         }
         self._usual = next(iter(self._decoders.values()))
@@ -139,7 +138,7 @@ class Part:
             self._ledger.cut_off += position(stated_s) - decoded
         elif stated_s is not None and decoded >= position(stated_s - WHOLE_S):
             self._cut = False  # FFmpeg only took what stands behind it for a part of it
-        missing = wav_bytes_missing(self._source.head, self._source.size)
+        missing = self._source.missing()
         self._ledger.cut_bytes += missing
         self._ledger.cut |= self._cut or missing > 0 or any(one.begun and one.is_cut for one in decoders)
         self._ledger.damaged += [one.track.name for one in decoders if one.is_undecodable]
@@ -158,6 +157,13 @@ class Part:
         if stream.duration and usual.tick_s and container.format.name not in LENGTH_OF_ALL:
             late_s = 0.0 if at_s is None or self.start_s is None else max(0.0, at_s - self.start_s)
             own_s = length_or_none(stream.duration * usual.tick_s + late_s)
+            if (
+                late_s > 0
+                and container.duration
+                and stream.duration * usual.tick_s >= container.duration / av.time_base
+            ):
+                # FFmpeg gives a stream that states no length, and begins late, that of the whole.
+                own_s, whole_s = None, length_or_none(container.duration / av.time_base)
         elif container.duration:  # of a film, whose sound may end before its pictures
             whole_s = length_or_none(container.duration / av.time_base)
         return Probe(
@@ -283,7 +289,9 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
     if live:
         options["probesize"] = "4096"  # bytes; by default FFmpeg waits for up to 5 MB
     try:
-        return av.open(source, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=READ_BYTES)
+        # Where FFmpeg can seek, it takes the last of several chunks of sound for the only one.
+        file = _InOrder(source) if len(source.data_chunks) > 1 else source
+        return av.open(file, "r", options=options, io_open=_refuse, metadata_errors="replace", buffer_size=READ_BYTES)
     except av.error.FFmpegError as error:
         if not source.head:
             raise EmptyAudio("the file has no bytes") from None
@@ -294,12 +302,21 @@ def _open(source: PartSource, *, live: bool) -> InputContainer:
         raise UndecodableAudio(said) from error
 
 
+class _InOrder:
+    """A source that FFmpeg reads from beginning to end."""
+
+    def __init__(self, source: PartSource) -> None:
+        self.read = source.read
+
+
 def _refuse(*_: object) -> NoReturn:
     """Refuse to open a file or address that a recording refers to."""
     raise av.error.PermissionError(EPERM, "a recording may not open other files")
 
 
 def _states_length(source: PartSource, container: InputContainer) -> bool:
+    if len(source.data_chunks) > 1:
+        return False  # FFmpeg knows the first alone
     if container.format.name == "mp3":
         return mp3_states_length(source.head, source.size)
     return container.format.name not in GUESSED_LENGTH

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import Samples, floats_of
 from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
-from pipeline.ingest.polarity import Polarity
+from pipeline.ingest.mixing import Polarity
 from pipeline.ingest.resampling import Resampler
 
 

@@ -4,14 +4,18 @@ import os
 from errno import EINVAL
 from typing import Protocol
 
+from pipeline.ingest.containers import wav_bytes_missing
 from pipeline.ingest.headers import (
     LONGEST_HEADER,
+    data_chunks,
+    end_of_segment,
     find_header,
     foreign_bytes,
     own_header,
     starts_with_header,
     stated_end,
 )
+from pipeline.ingest.transport import TransportJoin, is_transport, joined_end
 
 READ_BYTES = 65_536
 
@@ -49,13 +53,16 @@ class PartSource:
         self.seekable = source.seekable
         self.end: int | None = None  # where it ends in *source*; None: not known yet
         self._size: int | None = None  # of all parts
+        self._join: TransportJoin | None = None  # of a transport stream
         self._tail = b""  # the last bytes that were searched for a header
         self._searched = start
         self._own = start  # where its own header stands
         self._tagged = False  # may tags stand between its frames?
+        self.data_chunks: list[int] = []  # the sizes of those in a WAV file, if it can be sought
         if source.seekable():
             self._size = source.seek(0, os.SEEK_END)
-            self.end = stated_end(self._peek, start, self._size)
+            self.end = stated_end(self._peek, start, self._size) or joined_end(self._peek, start, self._size)
+            self.data_chunks = data_chunks(self._peek, start, self.end or self._size)
             source.seek(start)
 
     @property
@@ -81,6 +88,7 @@ class PartSource:
             self.head = data
             self._own = self.start + own_header(data)
             self._tagged = not starts_with_header(data[self._own - self.start :])
+            self._join = TransportJoin() if is_transport(data) else None
         if self.end is None and begins <= self._searched < self._at:
             data = data[: self._search(data, begins)]
         return data
@@ -115,6 +123,12 @@ class PartSource:
             return PartSource(self._source, start=self.end) if self.end < self._size else None
         return PartSource(self._source, start=self.end, ahead=self._ahead) if self._ahead else None
 
+    def missing(self) -> int:
+        """Return how many bytes this recording lacks of those that its container states. Its end must be known."""
+        end = self._size if self.end is None else self.end
+        of_segment = max(0, end_of_segment(self._peek, self.start) - end) if end is not None else 0
+        return of_segment or wav_bytes_missing(self.head, self.size)
+
     def foreign(self) -> int:
         """Return how many bytes of this part, which cannot be opened, are neither tags nor padding."""
         size = self.size or 0
@@ -135,10 +149,13 @@ class PartSource:
 
     def _search(self, data: bytes, begins: int) -> int:
         """Search new *data*, which begin at *begins*, for a header. Return how many of them belong to this part."""
-        seen = self._tail + data[self._searched - begins :]
+        new = data[self._searched - begins :]
+        seen = self._tail + new
         first = self._searched - len(self._tail)
-        self._searched, self._tail = self._at, seen[-LONGEST_HEADER:]
+        self._searched, self._tail = self._at, seen[-LONGEST_HEADER if self._join is None else -MOST_TAGS :]
         found = find_header(seen, self._own - first, tags=not self._tagged)
+        if self._join is not None and found is None and (ends := self._join.find(new)) is not None:
+            found = max(0, self.start + ends - first)
         if found is None:
             return len(data)
         self.end = first + found

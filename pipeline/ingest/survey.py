@@ -1,12 +1,12 @@
 """Chooses what is heard of a file: the usual track if somebody speaks on it, else the first with speech.
 
 Of surround sound a single channel may be heard rather than the mix: the centre, or one that the mix drowns. A file with
-one track in mono or stereo costs nothing more, unless nobody speaks in the mix of stereo. Otherwise each track is
-decoded until somebody has spoken for a second, and of the later part of a long recording only a sixth, so that a film
+one track in mono or stereo costs nothing more (two_channels.py looks after stereo). Otherwise each track is decoded
+until somebody has spoken for a second, and of the later part of a long recording only a sixth, so that a film
 is not decoded once for each of its tracks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,20 +17,18 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import AudioTooLong, DecodeTimeout, InvalidAudio, UndecodableAudio
 from pipeline.ingest.containers import DecodeLimits, Probe
 from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.focus import IS_SPEECH, MIXED_WELL, centre_of, heard_focus
+from pipeline.ingest.focus import IS_SPEECH, SILENT, FocusMix, Mixer, PlainMix, bass_of, centre_of, is_bass, mixed
 from pipeline.ingest.framer import Framer
 from pipeline.ingest.isolation import Decoding, Isolation
+from pipeline.ingest.mixing import ChannelMix
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, OTHER_TRACKS, UNDECODABLE_TRACK, TrackChoice, by_preference
+from pipeline.ingest.two_channels import TwoChannels
 from pipeline.ingest.vad import VoiceDetector
+
+STEREO = 2
 
 SPEAKS = RATE
 """The samples with speech after which somebody speaks on a track: more than a voice detector finds in music."""
-
-PATIENCE = 120 * RATE
-"""The samples of stereo after which each of its channels is listened to, if nobody has spoken in the mix."""
-
-SILENT = 3e-4
-"""A second whose samples are all below this, -70 dBFS, is not looked at: it costs more than decoding it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,17 @@ class Heard:
     audio: Decoding
     samples: Iterator[Samples]  # of shape (n,), or (n, channels) if the channels are separate
     choice: Choice
+    stereo: TwoChannels | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
         """All notes. They are complete after the last sample."""
-        return (*self.audio.notes, *self.choice.notes)
+        return (*self.audio.notes, *self.choice.notes, *(self.stereo.notes if self.stereo else ()))
+
+    @property
+    def focus(self) -> int | None:
+        """The channel that is heard while somebody speaks there, instead of the mix. Known after the last sample."""
+        return self.stereo.alone if self.stereo else self.choice.focus
 
 
 @contextmanager
@@ -83,45 +87,33 @@ def chosen_track(
     It blocks. See Isolation.decoding(). Without *voice* AUTO is the track that players choose, and all channels are
     mixed. A track in the *language* that is spoken is tried before others.
     """
+    unmixed = voice is not None and track not in ALL_TRACKS
     with ExitStack() as stack:
-        audio = stack.enter_context(isolation.decoding(path, limits, separate=separate, track=track, raw=raw))
+        audio = stack.enter_context(
+            isolation.decoding(path, limits, separate=separate or unmixed, track=track, raw=raw)
+        )
         choice = Choice(track)
         several = track == AUTO and len(audio.probe.tracks) > 1
-        begun: list[Samples] = []  # of stereo: what was decoded until somebody spoke in the mix
-        drowned = False
-        if voice is not None and raw is None and track not in ALL_TRACKS and not separate and not several:
-            drowned = audio.probe.channels > MIXED_WELL
-            if audio.probe.channels == MIXED_WELL:
-                drowned = not _begins_with_speech(audio, voice, begun)
-        if voice is not None and (several or drowned):
+        if voice is not None and unmixed and raw is None and (several or _is_drowned(audio.probe, separate=separate)):
             stack.close()  # one decoder at a time, because their memory is shared
             choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
-            focus = None if separate else choice.focus
-            decoding = isolation.decoding(path, limits, separate=separate, track=choice.track, focus=focus)
+            decoding = isolation.decoding(path, limits, separate=True, track=choice.track)
             audio = stack.enter_context(decoding)
-            begun = []
-        focused = voice is not None and audio.probe.focused
-        yield Heard(audio, heard_focus(audio, voice.stream()) if voice and focused else _all(begun, audio), choice)
+        if voice is None or not unmixed or separate:
+            yield Heard(audio, iter(audio), choice)
+            return
+        channels, stereo = audio.probe.channels, None
+        mix: Mixer = PlainMix(channels)
+        if channels == STEREO:
+            mix = stereo = TwoChannels(voice.stream)
+        elif choice.focus is not None:
+            mix = FocusMix(voice.stream(), channels, choice.focus)
+        yield Heard(audio, mixed(audio, mix), choice, stereo)
 
 
-def _all(begun: list[Samples], audio: Iterable[Samples]) -> Iterator[Samples]:
-    while begun:
-        yield begun.pop(0)
-    yield from audio
-
-
-def _begins_with_speech(audio: Iterable[Samples], voice: VoiceDetector, begun: list[Samples]) -> bool:
-    """Return whether somebody speaks in the first PATIENCE samples. Those that are read are added to *begun*."""
-    counts, length = _Counts(voice, 1), 0
-    for samples in audio:
-        begun.append(samples)
-        length += len(samples)
-        counts.add(samples[:, np.newaxis])
-        if counts.spoken[0] >= SPEAKS:
-            return True
-        if length >= PATIENCE:
-            break
-    return False
+def _is_drowned(probe: Probe, *, separate: bool) -> bool:
+    """Return whether a voice may drown in the mix of all channels."""
+    return not separate and probe.channels > STEREO
 
 
 def _choose(listener: "_Listener", probe: Probe, language: str | None, *, several: bool) -> Choice:
@@ -159,7 +151,7 @@ class _Listener:
         try:
             with self._decoding(number, separate=False) as audio:
                 channels = audio.probe.channels
-                if channels <= MIXED_WELL:
+                if channels <= STEREO:
                     counts = _Counts(self.voice, 1)
                     for samples in audio:
                         counts.add(samples[:, np.newaxis])
@@ -183,14 +175,18 @@ class _Listener:
         Where that never happens, the channel with by far the most speech is heard, if the mix drowns it.
         """
         channels, centre = audio.probe.channels, centre_of(audio.probe.layout)
-        counts = _Counts(self.voice, channels + 1)
-        mix, decides = channels, channels if centre is None else centre
+        bass = bass_of(audio.probe.layout)
+        counts, mixing = _Counts(self.voice, channels + 1), ChannelMix(channels)
         for samples in audio:
-            counts.add(np.concatenate((samples, samples.mean(axis=1, keepdims=True)), axis=1))
+            if bass is not None and not is_bass(samples[:, bass]):
+                bass = centre = None  # it is a microphone like the others, whatever the order is called
+            counts.add(np.concatenate((samples, mixing.mix(samples)[:, np.newaxis]), axis=1))
+            decides = channels if centre is None else centre
             if counts.spoken[decides] >= SPEAKS:
                 return Speech(counts.spoken[decides], centre)
             if centre is None and max(counts.spoken) >= 5 * SPEAKS:
                 break
+        mix = channels
         best = max(range(channels), key=lambda channel: counts.spoken[channel])
         drowned = counts.spoken[best] >= max(SPEAKS, 2 * counts.spoken[mix])
         return Speech(max(counts.spoken), best if drowned else centre)

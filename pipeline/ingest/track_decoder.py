@@ -3,12 +3,13 @@
 from typing import TypeAlias
 
 import av.error
+from av.audio.codeccontext import AudioCodecContext
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.packet import Packet
 
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import UNTIMED, DecodeLimits
+from pipeline.ingest.containers import UNTIMED, DecodeLimits, stored_bits
 from pipeline.ingest.ledger import Ledger
 from pipeline.ingest.tracks import Track
 
@@ -27,10 +28,23 @@ ENCRYPTED = "the audio of this file is encrypted: send a copy without encryption
 class TrackDecoder:
     """Follows one track. What cannot be decoded is entered into the ledger, once a frame follows."""
 
-    def __init__(self, track: Track, stream: AudioStream, container: str, limits: DecodeLimits, ledger: Ledger) -> None:
-        """*container* is FFmpeg's name of its format. Raises InvalidAudio if it says that the track is encrypted."""
+    def __init__(
+        self,
+        track: Track,
+        stream: AudioStream,
+        container: str,
+        limits: DecodeLimits,
+        ledger: Ledger,
+        *,
+        head: bytes = b"",
+    ) -> None:
+        """*container* is FFmpeg's name of its format, *head* its first bytes.
+
+        Raises InvalidAudio if it says that the track is encrypted, or of a codec in an unknown order of bytes.
+        """
         if _tag_of(stream) in ENCRYPTED_TAGS:
             raise InvalidAudio(ENCRYPTED)
+        self._context = _wav_context(stream.codec_context, head) if container == "wav" else stream.codec_context
         self.track = track
         self.stream = stream
         self.tick_s = float(stream.time_base or 0)  # of the time stamps
@@ -91,7 +105,7 @@ class TrackDecoder:
         # It takes 2 us, so it is asked up to the first frame. Later packets that are encrypted cannot be decoded.
         if not self.begun and packet is not None and packet.has_sidedata("encryption_info"):
             raise InvalidAudio(ENCRYPTED)
-        return self.stream.codec_context.decode(packet)
+        return self._context.decode(packet)
 
     def _skip(self) -> None:
         """Enter the bad packets, since a frame follows them."""
@@ -100,6 +114,28 @@ class TrackDecoder:
         self._ledger.skipped_s += self._broken_s
         self._clock_s += self._broken_s
         self._broken, self._padding, self._broken_s = 0, 0, 0.0
+
+
+def _wav_context(context: AudioCodecContext, head: bytes) -> AudioCodecContext:
+    """Return the decoder for the samples of a WAV file, of which FFmpeg mistakes two kinds. Raises InvalidAudio.
+
+    It takes those of RIFX for little-endian ones, and whole numbers of 24 bits in 32 for floats.
+    """
+    name = context.codec.name
+    if name in ("pcm_s24le", "pcm_f24le") and stored_bits(head) == 32:  # noqa: PLR2004  bits
+        return _decoder("pcm_s32le", context)
+    if not head.startswith(b"RIFX") or name.startswith(("pcm_u8", "pcm_mulaw", "pcm_alaw")):
+        return context
+    if not name.startswith("pcm_") or not name.endswith("le"):
+        raise InvalidAudio(f"this is a big-endian WAV file (RIFX) of {name}: send it as RIFF")
+    return _decoder(f"{name.removesuffix('le')}be", context)
+
+
+def _decoder(name: str, context: AudioCodecContext) -> AudioCodecContext:
+    made = AudioCodecContext.create(name, "r")
+    assert isinstance(made, AudioCodecContext)
+    made.sample_rate, made.layout = context.sample_rate, context.layout
+    return made
 
 
 def _tag_of(stream: AudioStream) -> str:

@@ -8,8 +8,11 @@ from av.container import InputContainer
 from av.stream import Disposition
 
 from pipeline.errors import InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack
-from pipeline.ingest.containers import DecodeLimits, length_or_none
+from pipeline.ingest.containers import ISO_MEDIA, DecodeLimits, length_or_none
 from pipeline.ingest.tracks import MAX_TEXT, Track, by_preference, is_aside, unknown_track
+
+CUSTOM_ORDERS = frozenset({ISO_MEDIA, "caf"})
+"""Containers that may name each channel."""
 
 _ASIDE = Disposition.comment | Disposition.visual_impaired | Disposition.hearing_impaired | Disposition.descriptions
 
@@ -23,6 +26,8 @@ def audio_tracks(container: InputContainer, limits: DecodeLimits) -> tuple[Track
         raise InvalidAudio(f"the container holds {count} streams, more than {limits.max_streams}")
     if not container.streams.audio:
         raise NoAudioStream("the file has no audio track")
+    for stream in container.streams.audio:
+        _forget_custom_order(container.format.name, stream)
     return tuple(_described(number, stream) for number, stream in enumerate(container.streams.audio, 1))
 
 
@@ -49,6 +54,18 @@ def hear(container: InputContainer, tracks: Sequence[Track]) -> list[AudioStream
     for stream in streams:
         stream.codec_context.thread_count = 1  # more threads do not help audio, and PyAV would start one per core
     return streams
+
+
+def _forget_custom_order(container: str, stream: AudioStream) -> None:
+    """Take the channels of samples in a MOV or CAF file for channels without an order.
+
+    Field recorders name them one by one, and PyAV 18 frees such names twice.
+    """
+    context = stream.codec_context
+    if container not in CUSTOM_ORDERS or context is None or not context.codec.name.startswith("pcm_"):
+        return
+    channels = context.channels  # the one time that PyAV may look at them
+    context.layout = f"{channels} channels"
 
 
 def _described(number: int, stream: AudioStream) -> Track:

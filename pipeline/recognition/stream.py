@@ -195,20 +195,20 @@ class StreamCore:
         self._make_room(RELEASED_AT_ONCE)
         self._in_flight = ask
         start = self._starts.choose(ask, None if self._options.language else self._heard)
-        options = self._options  # nothing of the text of a translation is decided
+        options, known = self._options, self._language is not None
         samples, voiced = self._audio(start, ask.end)
         return DecodeRequest(
             samples=samples,
             start=start,
             language=options.language,
             languages=options.languages,
-            before=self._heard,
-            detected=self._detected,
+            before=self._heard if known else None,  # until then each answer is a new guess
+            detected=self._detected if known else None,
             turn=self._starts.edge,
             task=options.task,
             hints=options.hints,
             final=ask.aim is not Aim.PARTIAL or options.thorough or options.translates,
-            decided=self._decided_from(start),
+            decided=self._decided_from(start),  # nothing of the text of a translation
             voiced=voiced,
         )
 

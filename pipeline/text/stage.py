@@ -22,12 +22,12 @@ from pipeline.audio import position
 from pipeline.text.address_words import ADDRESS_LANGUAGES
 from pipeline.text.figures import PAUSE, Reader, WordRun, bare
 from pipeline.text.languages import NUMERAL_LANGUAGES
+from pipeline.text.names_by_sound import NameSpeller
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
 from pipeline.text.profanity import swear_words, without_profanity
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
 from pipeline.text.scripts import CHINESE, ScriptWriter
-from pipeline.text.sounds import NameSpeller
 from pipeline.text.wording import Replacer
 from pipeline.words import Word
 

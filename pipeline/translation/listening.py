@@ -1,6 +1,5 @@
 """Translates speech into English with the Whisper models that are here: the audio of a unit is decoded again."""
 
-from pipeline.audio import Samples
 from pipeline.errors import EngineFailed, EngineTimeout
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import TRANSLATE, DecodeRequest
@@ -12,6 +11,9 @@ from pipeline.text.rewriting import SegmentRewriter
 from pipeline.text.stage import TextStage
 from pipeline.translation.translator import TranslationRequest, TranslatorUnavailable, UnusableAnswer
 from pipeline.words import Segment, join_words
+
+AROUND = 1600
+"""Audio before and after a unit that is heard with it, 0.1 s."""
 
 
 class ListeningTranslator:
@@ -62,12 +64,3 @@ class ListeningTranslator:
         segment = Segment(result.words, result.avg_logprob, result.no_speech_prob)
         segments = rewriter.rewrite([segment], language=None, reached=0)
         return join_words(word for one in [*segments, *rewriter.flush()] for word in one.words)
-
-
-AROUND = 1600
-"""Audio before and after a unit that is heard with it, 0.1 s."""
-
-
-def cut_out(samples: Samples, begins: int, start: int, end: int) -> Samples:
-    """Return the part of *samples*, which begin at the position *begins*, between two positions and a little more."""
-    return samples[max(0, start - AROUND - begins) : max(0, end + AROUND - begins)]

@@ -18,7 +18,7 @@ from pipeline.translation.translator import (
     UnusableAnswer,
     answer_of,
 )
-from pipeline.translation.units import Backlog, NumberedWord, Unit, spans_of
+from pipeline.translation.units import Backlog, NumberedWord, Unit
 from pipeline.waking import Changes
 
 CONTEXT_PAIRS = 2
@@ -44,6 +44,13 @@ class Translated:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A unit that gets no translation."""
+
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
 class Outage:
     """From the position *since* on there are no translations; with *until* they are there again, if late."""
 
@@ -51,7 +58,14 @@ class Outage:
     until: int | None = None
 
 
-Happened: TypeAlias = Translated | Outage
+Happened: TypeAlias = Translated | GivenUp | Outage
+
+SamplesOf: TypeAlias = Callable[[Unit], Awaitable[Samples | None]]
+"""Returns the audio of a unit, for translators that listen; None: it is gone."""
+
+
+async def no_samples(_unit: Unit) -> Samples | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +87,8 @@ class Target:
     options: TargetOptions
     translator: Translator
     backlog: Backlog
-    samples_of: Callable[[Unit], Samples | None] = lambda _: None  # the audio of a unit; None: it is gone
+    samples_of: SamplesOf = no_samples
     context: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=CONTEXT_PAIRS))
-    _missing: list[Unit] = field(default_factory=list)  # units that were given up
     _failing: set[int] = field(default_factory=set)  # the first words of units that failed since the last answer
     _failed_alone: set[int] = field(default_factory=set)  # of those that failed before another one was answered
     _asked: Unit | None = None
@@ -94,17 +107,27 @@ class Target:
         self.backlog.reach(channel, decided)
         self._changes.notify()
 
+    def close(self, channel: int | None) -> None:
+        """End the unit that has begun on a channel: the speaker has finished."""
+        self.backlog.close(channel)
+        self._changes.notify()
+
+    @property
+    def begins(self) -> int | None:
+        """The position of the first word that has no translation yet; None: all have one."""
+        return min((unit.start for unit in [*self.asked, *self.backlog.waiting()]), default=None)
+
+    @property
+    def asked(self) -> list[Unit]:
+        """The unit that is being translated, if one is."""
+        return [] if self._asked is None else [self._asked]
+
     def finish(self) -> None:
         """End the words. run() ends when all have a translation, or *wait_s* after the last answer."""
         self.backlog.close_all()
         self._ended = True
         self._moved_at = asyncio.get_running_loop().time()
         self._changes.notify()
-
-    def untranslated(self) -> list[tuple[int, int]]:
-        """Return what has no translation, as spans of positions."""
-        asked = [] if self._asked is None else [self._asked]
-        return spans_of([*self._missing, *asked, *self.backlog.waiting()])
 
     async def run(self, write: Callable[[Happened], Awaitable[None]]) -> None:
         """Translate until finish() was called and nothing waits. *write* gets what happens, one after the other."""
@@ -134,33 +157,30 @@ class Target:
             try:
                 text = await self._translate(unit)
             except UnusableAnswer:
-                self._missing.append(unit)
                 failures, pause_s = 0, FIRST_PAUSE_S
+                await write(GivenUp(unit))
             except TranslatorUnavailable as unavailable:
                 failures += 1
                 if failures == FAILURES and self._outage is None:
                     await self._begin_outage(unit, write)
                 await asyncio.sleep(max(pause_s, unavailable.retry_after_s))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                self._put_back(unit, may_be_its_fault=failures > FAILURES and not unavailable.retry_after_s)
+                may_be_its_fault = failures > FAILURES and not unavailable.retry_after_s
+                if may_be_its_fault and unit.first in self._failed_alone:  # it keeps failing while others do not
+                    await write(GivenUp(unit))
+                else:
+                    self.backlog.put_back(last=may_be_its_fault)
+                    if may_be_its_fault:
+                        self._failing.add(unit.first)
             else:
                 failures, pause_s = 0, FIRST_PAUSE_S
                 await self._write(unit, text, write)
             self._asked = None
         self._changes.notify()
 
-    def _put_back(self, unit: Unit, *, may_be_its_fault: bool) -> None:
-        """Ask for *unit* again later. If it keeps failing while others do not, it is given up."""
-        if may_be_its_fault and unit.first in self._failed_alone:
-            self._missing.append(unit)
-        else:
-            self.backlog.put_back(last=may_be_its_fault)
-            if may_be_its_fault:
-                self._failing.add(unit.first)
-
     async def _translate(self, unit: Unit) -> str:
         """Return the translation of *unit*. Raises TranslatorUnavailable, UnusableAnswer."""
-        samples = self.samples_of(unit) if self.translator.listens else None
+        samples = await self.samples_of(unit) if self.translator.listens else None
         request = TranslationRequest(
             text=unit.text,
             target=self.options.language,

@@ -27,6 +27,7 @@ class Scope(StrEnum):
 
     EVENTS = "events"  # read a job's events
     INGEST = "ingest"  # write a live job's audio
+    EDIT = "edit"  # correct a job's transcript
 
 
 # --- stream tokens -----------------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
         raise token_expired()
     if its_job != job_id:
         raise Refused("insufficient_scope", "this stream token belongs to another job")
-    if its_scope != scope:
+    if its_scope != scope and (its_scope, scope) != (Scope.EDIT, Scope.EVENTS):  # who may correct may read
         raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
     return after_end_s
 

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,7 @@ from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.instants import iso
 from server.model.orders import Order
 
+MAX_AT_ONCE = 16  # a server lets an account follow 20 files at a time
 CANCEL_S = 5.0  # how long Ctrl-C waits for a server
 NO_SPEECH = "Nobody speaks in it, as far as the model can tell."
 FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
@@ -126,8 +127,8 @@ def run(given: argparse.Namespace, config: Config) -> int:
         raise ConfigError("--translate-to needs --server: translations are made there")
     outputs = [*formats, *translated_outputs(formats, order.translate_to)]
     recordings = find_recordings(given.sources)
-    if given.jobs is not None and given.jobs < 1:
-        raise ConfigError(f"--jobs must be at least 1, got {given.jobs}")
+    if given.jobs is not None and not 1 <= given.jobs <= MAX_AT_ONCE:
+        raise ConfigError(f"--jobs must be from 1 to {MAX_AT_ONCE}, got {given.jobs}")
     at_once = min(given.jobs or max(1, config.workers), len(recordings))
     work = _work_of(given, recordings, outputs, fields)
     if given.server is None:
@@ -475,8 +476,14 @@ class _There(_Transcriber):
             yield
 
     async def transcribe(self, recording: Recording, digest: str, show: Show) -> Transcribed:
-        job = await self._submit(recording, digest)
-        job_id = job["job_id"]
+        sending = asyncio.create_task(self._submit(recording, digest))
+        try:
+            job_id: str = (await asyncio.shield(sending))["job_id"]
+        except asyncio.CancelledError:  # Ctrl-C, and the server may have made the job already
+            with suppress(ServiceError, httpx.TransportError, TimeoutError):
+                async with asyncio.timeout(CANCEL_S):
+                    await self._cancel(recording, (await sending)["job_id"])
+            raise
         try:
             async for event in self._client.events(job_id):
                 if "progress" in event:
@@ -511,7 +518,9 @@ class _There(_Transcriber):
                 if error.code not in ("idempotency_key_reused", "idempotency_in_progress", "job_not_found"):
                     raise
                 return await self._client.submit(path, **self._fields)
-            if job["status"] in ("failed", "canceled"):  # that of another run
+            kept = {**job.get("formats", {}), **job.get("outputs", {})}
+            lacks = job["status"] == "completed" and not kept.keys() >= {*self._outputs}
+            if lacks or job["status"] in ("failed", "canceled"):  # that of another run
                 return await self._client.submit(path, **self._fields)
             return job
 
@@ -521,6 +530,6 @@ class _There(_Transcriber):
             async with asyncio.timeout(CANCEL_S):
                 await self._client.cancel(job_id)
             said = f"Canceled {job_id}."
-        except (ServiceError, OSError, TimeoutError):
+        except (ServiceError, httpx.TransportError, TimeoutError):
             said = f"{job_id} goes on at the server. `scribewire jobs cancel {job_id}` ends it."
         print(f"{recording.source}: {said}", file=sys.stderr)

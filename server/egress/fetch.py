@@ -1,8 +1,9 @@
 """Downloads audio from an address that a client named into the blob store."""
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin
 
 import httpx
 
@@ -10,18 +11,21 @@ from server.egress.content_coding import FaultyCoding, decoded
 from server.egress.guard import Egress
 from server.egress.names import Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
-from server.http.headers import clean_filename
+from server.http.headers import clean_filename, disposition_filename
 from server.model.orders import Source
 from server.storage.ports import BlobStore
 from server.waiting import MIN_BYTES_S, in_pace
 
-MAX_REDIRECTS = 3
+MAX_REDIRECTS = 10  # podcasts count their listeners by five to eight of them
 TOTAL_S = 300.0
 PACE_WINDOW_S = 30.0  # within which a source must send at least MIN_BYTES_S on average
 TIMEOUTS = httpx.Timeout(30.0, connect=10.0)
 USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which another attempt may succeed
+
+
+_ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
 
 class FetchError(Exception):
@@ -67,7 +71,8 @@ class Fetcher:
             ) as response:
                 if response.status_code not in REDIRECTS:
                     size = await self._keep(response, blob, most)
-                    name = clean_filename(unquote(urlsplit(target.resource).path))
+                    name = disposition_filename(response.headers.get("content-disposition", ""))
+                    name = clean_filename(name) or clean_filename(unquote(target.resource.partition("?")[0]))
                     return replace(source, bytes=size, filename=name)
                 target = self._redirect_target(target, response)
         raise FetchError("source_http_error", f"more than {MAX_REDIRECTS} redirects")
@@ -77,7 +82,7 @@ class Fetcher:
         if not location:
             raise FetchError("source_http_error", f"status {response.status_code} without a Location")
         try:
-            onward = self.egress.parse(urljoin(target.url, location.strip().replace(" ", "%20")))  # as browsers do
+            onward = self.egress.parse(_onward(target, location.strip().replace(" ", "%20")))  # as browsers do
         except ValueError:
             raise FetchError("source_http_error", "the source redirects to what is no URL") from None
         if target.scheme == "https" and onward.scheme != "https":
@@ -111,6 +116,18 @@ class Fetcher:
             text = f"the source sends less than {MIN_BYTES_S // 1000} kB/s"
             raise FetchError("source_timeout", text, retryable=True) from None
         return size
+
+
+def _onward(target: Target, location: str) -> str:
+    """Return the URL to which *location* leads from *target*. What is written out stays byte for byte.
+
+    Raises ValueError if it is no URL.
+    """
+    joined = urljoin(target.url, location)
+    if _ABSOLUTE.match(location):
+        return location
+    is_path = location.startswith("/") and not location.startswith("//")
+    return f"{target.scheme}://{target.authority}{location}" if is_path else joined
 
 
 def _too_large(most: int) -> FetchError:

@@ -4,18 +4,20 @@ A name is resolved once, all its addresses are checked, and the connection goes 
 the name in the Host header and in TLS. Proxies named in environment variables are not used. No connection is kept, so a
 permission for one name never serves another, and no user gets another user's connection.
 
-Requests go to httpx's transport. Its client would look at what the other server sends: it reads cookies, and parses
-where a redirect leads even if it is not to follow, with errors of any kind.
+Requests are httpcore's, one connection each. The client of httpx would look at what the other server sends: it reads
+cookies, rewrites paths, and parses where a redirect leads even if it is not to follow, with errors of any kind.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
+import httpcore
 import httpx
 
 from server.config import Address, Network
 from server.egress.names import Names, Unresolvable
-from server.egress.streams import HeadBoundTransport
+from server.egress.streams import Body, JudgedAddresses, errors_of_httpx
 from server.egress.targets import Target, TargetNotAllowed, judge_addresses, parse_target
 
 
@@ -27,10 +29,9 @@ class Egress:
         self._allowed = allowed
         self._allow_http = allow_http
         self._names = Names() if names is None else names
-        self._transport = HeadBoundTransport()
+        self._tls = ssl.create_default_context()
 
     async def close(self) -> None:
-        await self._transport.aclose()
         await self._names.close()
 
     async def check(self, url: str, *, asker: str, known: bool = False) -> None:
@@ -65,25 +66,25 @@ class Egress:
         Redirects are not followed. Raises TargetNotAllowed, Unresolvable, httpx.TransportError (also on a timeout).
         """
         addresses = await self._addresses(target, asker)
-        for left, address in enumerate(addresses, 1 - len(addresses)):
-            async with AsyncExitStack() as stack:
-                request = httpx.Request(
-                    method,
-                    Target(target.scheme, str(address), target.port, target.resource).url,
-                    content=content,
-                    headers={**headers, "Host": target.authority, "Accept-Encoding": "identity"},
-                    extensions={"sni_hostname": target.host, "timeout": timeouts.as_dict()},
-                )
-                try:
-                    response = await self._transport.handle_async_request(request)
-                except (httpx.ConnectError, httpx.ConnectTimeout):  # nothing was sent: another address may answer
-                    if left == 0:
-                        raise
-                    continue
-                stack.push_async_callback(response.aclose)
-                response.extensions["network_stream"].begin_body()
+        length = {} if content is None else {"Content-Length": str(len(content))}
+        fields = {**headers, **length, "Host": target.authority, "Accept-Encoding": "identity"}
+        place = target.scheme.encode(), target.host.encode(), target.port
+        request = httpcore.Request(
+            method,
+            httpcore.URL(scheme=place[0], host=place[1], port=place[2], target=target.resource.encode()),
+            headers=list(fields.items()),
+            content=content,
+            extensions={"timeout": timeouts.as_dict()},
+        )
+        connection = httpcore.AsyncHTTPConnection(
+            httpcore.Origin(*place), ssl_context=self._tls, network_backend=JudgedAddresses(addresses)
+        )
+        async with aclosing(connection):
+            with errors_of_httpx():
+                answer = await connection.handle_async_request(request)
+            async with aclosing(httpx.Response(answer.status, headers=answer.headers, stream=Body(answer))) as response:
+                answer.extensions["network_stream"].begin_body()
                 yield response
-                return
 
     async def _addresses(self, target: Target, asker: str) -> list[Address]:
         """Every address of the target, all of them checked. Raises TargetNotAllowed, Unresolvable."""

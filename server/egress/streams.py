@@ -1,16 +1,19 @@
-"""Connections to other people's servers that bound the head of an answer and read it in small pieces.
+"""Connections to other people's servers, by httpcore: to addresses that were judged, with a bound to the answer's head.
 
 A server may send any number of interim answers (`100 Continue`) before its answer. The HTTP library would read them for
 ever, and parse all interim answers of one read, 2,600 in 64 KiB, in one turn of the event loop.
 """
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import httpcore
 import httpx
-from httpcore import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
+from httpcore import SOCKET_OPTION, AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
+
+from server.config import Address
 
 HEAD_BYTES = 64 * 1024
 """The most bytes before the body: interim answers and the head."""
@@ -58,37 +61,53 @@ class HeadBoundStream(AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-class _Backend(AsyncNetworkBackend):
-    """Opens the connections of *backend* as HeadBoundStream."""
+class JudgedAddresses(AsyncNetworkBackend):
+    """Connects to the first of some addresses at which somebody listens, whatever name is asked for."""
 
-    def __init__(self, backend: AsyncNetworkBackend) -> None:
-        self._backend = backend
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        """*addresses* of the host that will be asked for: at least one, all of them checked."""
+        self._addresses = addresses
+        self._backend = AnyIOBackend()
 
     async def connect_tcp(
         self,
-        host: str,
+        host: str,  # noqa: ARG002  the addresses are its
         port: int,
         timeout: float | None = None,  # noqa: ASYNC109  httpcore calls it so
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
-        stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        return HeadBoundStream(stream)
+        """Raises httpcore.ConnectError or httpcore.ConnectTimeout of the last address."""
+        *others, last = map(str, self._addresses)
+        for address in others:
+            try:
+                return HeadBoundStream(
+                    await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return HeadBoundStream(await self._backend.connect_tcp(last, port, timeout, local_address, socket_options))
 
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
+
+class Body(httpx.AsyncByteStream):
+    """The body of an answer, whose errors are those of httpx."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with errors_of_httpx():
+            async for piece in self._answer.aiter_stream():
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
 
 
-class HeadBoundTransport(httpx.AsyncHTTPTransport):
-    """httpx's transport, whose every connection serves one request."""
-
-    def __init__(self) -> None:
-        context = ssl.create_default_context()
-        super().__init__(verify=context, trust_env=False)
-        # httpx has no argument for the backend of the pool that it makes.
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=None,
-            max_keepalive_connections=0,
-            network_backend=_Backend(httpcore.AnyIOBackend()),
-        )
+@contextmanager
+def errors_of_httpx() -> Iterator[None]:
+    """Raise httpx's error of the same name in place of httpcore's."""
+    try:
+        yield
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+        raise getattr(httpx, type(error).__name__)(str(error)) from error

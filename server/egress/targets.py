@@ -43,7 +43,8 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
 _WRITABLE = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_AS_IS = "!$&'()*+,;=:@/?%~"  # allowed unescaped in a path or query, as are letters, digits and -._
+_RESOURCE = re.compile(r"[^:]+://[^/?#]*([^#]*)")
+_AS_IS = "".join(map(chr, range(0x21, 0x7F)))
 
 
 class TargetNotAllowed(RequestError):
@@ -62,7 +63,7 @@ class Target:
     scheme: str
     host: str
     port: int
-    resource: str  # path and query, ASCII, starts with "/"
+    resource: str  # path and query as they were given, ASCII, starts with "/"
 
     @property
     def authority(self) -> str:
@@ -72,7 +73,7 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The URL in a normal form. Call this one, not the text that the user sent."""
+        """The URL with its host in a normal form. Call this one, not the text that the user sent."""
         return f"{self.scheme}://{self.authority}{self.resource}"
 
 
@@ -95,8 +96,10 @@ def parse_target(url: str, *, allow_http: bool, allowed: Sequence[Network]) -> T
         )
     if "@" in parts.netloc:
         raise TargetNotAllowed("a URL must not carry a user name or password")
-    query = f"?{parts.query}" if parts.query else ""
-    resource = quote((parts.path or "/") + query, safe=_AS_IS)
+    # Dots and an empty query stay, because a signature may be made of them. Only what is not ASCII is escaped.
+    given = _RESOURCE.match(url)
+    assert given is not None
+    resource = quote(given[1] if given[1].startswith("/") else f"/{given[1]}", safe=_AS_IS)
     target = Target(parts.scheme, host, _port_of(parts.scheme) if port is None else port, resource)
     if (address := _literal(host)) is not None:
         judge_addresses(target, [address], allowed=allowed)

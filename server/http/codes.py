@@ -42,6 +42,9 @@ CODES: Mapping[str, tuple[int, str]] = {
     "ingest_busy": (409, "Another writer is connected"),
     "ingest_finished": (409, "The live session takes no more audio"),
     "idempotency_in_progress": (409, "First request still in progress"),
+    "not_correctable": (409, "Job cannot be corrected"),
+    "not_revertible": (409, "Revision cannot be taken back"),
+    "revision_changed": (412, "Another revision came first"),
     # too large
     "payload_too_large": (413, "Payload too large"),
     "audio_too_long": (413, "Audio too long"),
@@ -59,6 +62,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "ambiguous_input": (422, "Ambiguous input"),
     "empty_file": (422, "Empty file"),
     "invalid_parameter": (422, "Invalid parameter"),
+    "not_aligned": (422, "Document does not fit the transcript"),
     "invalid_audio": (422, "Invalid audio"),
     "no_audio_stream": (422, "No audio stream"),
     "url_not_allowed": (422, "URL not allowed"),

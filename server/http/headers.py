@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from python_multipart.multipart import parse_options_header
+
 from server.model.accounts import WindowUse
 from server.model.errors import Refused, RequestError
 
@@ -165,6 +167,14 @@ def attachment(recording: str | None, extension: str, *, otherwise: str) -> str:
     plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().strip(" ._")
     header = f'attachment; filename="{plain or otherwise}.{extension}"'
     return header if name.isascii() else f"{header}; filename*=UTF-8''{quote(name, safe=_ATTRIBUTE_SIGNS)}"
+
+
+def disposition_filename(disposition: str) -> str | None:
+    """The name in a Content-Disposition: that of `filename*` rather than that of `filename`; None without one."""
+    if (extended := extended_filename(disposition)) is not None:
+        return extended
+    _, options = parse_options_header(disposition)
+    return options.get(b"filename", b"").decode("utf-8", "replace") or None
 
 
 def extended_filename(disposition: str) -> str | None:

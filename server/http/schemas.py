@@ -73,6 +73,31 @@ REQUESTS: Mapping[str, Any] = {
         },
     ),
     "WebhookUrl": object_of({"url": URI}),
+    "EditLinkRequest": object_of(
+        {},
+        {
+            "expires_in": {"type": "integer", "minimum": 60, "maximum": 2_592_000, "default": 86_400},
+        },
+    ),
+    "CorrectionRequest": object_of(
+        {},
+        {
+            "changes": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 1000,
+                "items": {
+                    "anyOf": [
+                        object_of({"first": WHOLE, "last": WHOLE, "text": TEXT}),
+                        object_of({"first": WHOLE, "last": WHOLE, "speaker": TEXT}),
+                        object_of({"speaker": TEXT, "name": TEXT}),
+                        object_of({"speaker": TEXT, "into": TEXT}),
+                    ]
+                },
+            },
+            "revert": {"type": "integer", "minimum": 1, "description": "A revision to take back, in place of changes"},
+        },
+    ),
     "EstimateRequest": object_of(
         {"prompt": {"type": "string", "description": "Neither stored nor logged"}},
         {

@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from pipeline.attribution import speaker_runs
 from pipeline.audio import seconds
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
-from pipeline.documents.formats import OUTPUT_FORMATS, Heading, OutputFormat
+from pipeline.documents.formats import Heading
+from pipeline.documents.translated import in_language, output_format, translation_objects
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
 from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
@@ -28,8 +30,11 @@ from server.model.jobs import Job, State
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
+from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
+from server.translation.running import INCOMPLETE
+from server.translation.targets import translated_characters, untranslated, written_language
 from server.waiting import set_within
 
 AWAY_S = 2.0  # between two attempts to store something while the bucket is away
@@ -62,19 +67,34 @@ class Finisher:
         return await self.finish(held, await self.outcome(held, recognised))
 
     async def outcome(self, held: HeldLease, recognised: Recognised) -> Outcome:
-        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises."""
+        """Write the documents of a job whose audio is done, and return how it ends. Raises what complete() raises.
+
+        Documents have what was recognised. The text also has what people have corrected so far.
+        """
         job = held.job
         await held.note(stage="writing")
         stored = await self.storage.timelines.entries(job.id)
         size = total_bytes(stored)
-        transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
-        made = [await self._write(name, transcript, held, size) for name in job.order.output_formats]
+        past, transcript, outcome = await compute(job.account, size, _outcome, stored, job.order, recognised)
+        made = [await self._write(name, transcript, past, held, size) for name in job.order.outputs]
         made += [] if recognised.audio is None else [recognised.audio]
-        return replace(outcome, artifacts=tuple(made))
+
+        async def again() -> Outcome:
+            stored = await self.storage.timelines.entries(job.id)
+            _, _, newer = await compute(job.account, total_bytes(stored), _outcome, stored, job.order, recognised)
+            return replace(newer, artifacts=tuple(made), again=again)
+
+        return replace(outcome, artifacts=tuple(made), again=again)
 
     async def finish(self, held: HeldLease, outcome: Outcome) -> Job:
         """Write how the job ended, in one commit; count and log it. Raises LeaseLost."""
-        job = await held.finish(outcome)
+        while True:
+            try:
+                job = await held.finish(outcome)
+                break
+            except Corrected:  # by somebody, in this moment
+                assert outcome.again is not None, "a job without words cannot be corrected"
+                outcome = await outcome.again()
         report_end(job, self.metrics)
         if job.order.live is not None and job.order.diarize:
             try:
@@ -104,19 +124,12 @@ class Finisher:
                 if await set_within(self.closing, AWAY_S):
                     raise
 
-    async def _write(self, name: str, transcript: Transcript, held: HeldLease, size: int) -> Artifact:
+    async def _write(
+        self, name: str, transcript: Transcript, past: Transcription, held: HeldLease, size: int
+    ) -> Artifact:
         """Store the output *name*. *size* is that of the timeline, in bytes."""
-        job, kind = held.job, OUTPUT_FORMATS[name]
-        heading = Heading(
-            job_id=job.id,
-            created_at=iso(job.created_at),
-            metadata=job.order.metadata,
-            words=job.order.word_timestamps,
-            subtitles=job.order.subtitles,
-            paragraphs=job.order.text.paragraphs,
-            search=job.order.text.search,
-        )
-        data, sha256 = await compute(job.account, size, _render, kind, transcript, heading)
+        job = held.job
+        data, sha256 = await compute(job.account, size, _render, name, transcript, past, job)
         key = output_key(name, job, epoch=held.lease.epoch)
 
         async def store() -> None:
@@ -129,16 +142,37 @@ class Finisher:
 
 def output_key(name: str, job: Job, *, epoch: int) -> str:
     """The blob key of the output *name*. Each epoch of the job has its own."""
-    return f"{job.id}/{epoch}.{OUTPUT_FORMATS[name].extension}"
+    kind, target = output_format(name)
+    return f"{job.id}/{epoch}.{target}.{kind.extension}" if target else f"{job.id}/{epoch}.{kind.extension}"
 
 
-def _render(kind: OutputFormat, transcript: Transcript, heading: Heading) -> tuple[bytes, str]:
-    data = kind.render(transcript, heading)
+def _render(name: str, transcript: Transcript, past: Transcription, job: Job) -> tuple[bytes, str]:
+    data = render_output(name, transcript, past, job)
     return data, hashlib.sha256(data).hexdigest()
 
 
-def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> tuple[Transcript, Outcome]:
-    """The transcript of a timeline, and how its job ends, without the files."""
+def render_output(name: str, transcript: Transcript, past: Transcription, job: Job) -> bytes:
+    """Return the output *name* of *job*: *transcript*, which was made of *past*, or its translation."""
+    kind, target = output_format(name)
+    if target is not None:
+        transcript = in_language(transcript, past, target, written=written_language(job.order, translated=True))
+    heading = Heading(
+        job_id=job.id,
+        created_at=iso(job.created_at),
+        metadata=job.order.metadata,
+        words=job.order.word_timestamps,
+        subtitles=job.order.subtitles,
+        paragraphs=job.order.text.paragraphs,
+        search=job.order.text.search,
+        translations=translation_objects(past, job.order.translate_to),
+    )
+    return kind.render(transcript, heading)
+
+
+def _outcome(
+    stored: Sequence[bytes], order: Order, recognised: Recognised
+) -> tuple[Transcription, Transcript, Outcome]:
+    """The fold and the transcript of a timeline, and how its job ends, without the files."""
     past = Transcription.of(map(unpack, stored))
     live, duration = order.live is not None, recognised.duration
     if live:
@@ -149,23 +183,36 @@ def _outcome(stored: Sequence[bytes], order: Order, recognised: Recognised) -> t
         duration = max(chunk.end for chunk in chunks)
     model_of = recognised.model_of if order.model is None else lambda _language: str(order.model)
     transcript = assemble(chunks, duration=duration, engine=recognised.engine, model_of=model_of)
+    text, revision = transcript.text, 0
+    if past.corrections:
+        state, revision = Correcting(past.said, past.labels, past.corrections), past.corrections[-1].revision
+        corrected = assemble(corrected_chunks(chunks, state), duration=duration, engine="", model_of=model_of)
+        text = corrected.text
     copies = recognised.copies + sum(note.startswith(IDENTICAL_CHANNELS) for chunk in chunks for note in chunk.notes)
     channels = len({chunk.channel for chunk in chunks}) - copies
     notes = (dict(zip(("code", "message"), note.split(": ", 1), strict=False)) for note in transcript.notes)
     speakers = None if transcript.turns is None else {who: seconds(s) for who, s in transcript.speakers.items()}
-    return transcript, Outcome(
-        state=State.COMPLETED,
-        duration_s=seconds(duration),
-        language=transcript.language,
-        language_probability=transcript.language_probability,
-        languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
-        engine=transcript.engine,
-        model=transcript.model,
-        text=transcript.text,
-        speakers=speakers,
-        warnings=(*recognised.warnings, *notes),
-        heard_s=seconds(duration) * channels if order.separate else None,
-        entries=_final_speakers(past) if live or order.word_timestamps else (),
+    incomplete = untranslated(past, order) if order.translate_to else None
+    lacking = () if incomplete is None else ({"code": INCOMPLETE, "message": incomplete},)
+    return (
+        past,
+        transcript,
+        Outcome(
+            state=State.COMPLETED,
+            duration_s=seconds(duration),
+            language=transcript.language,
+            language_probability=transcript.language_probability,
+            languages={language: seconds(spoken) for language, spoken in transcript.languages.items()},
+            engine=transcript.engine,
+            model=transcript.model,
+            text=text,
+            revision=revision,
+            speakers=speakers,
+            warnings=(*recognised.warnings, *lacking, *notes),
+            translated_characters=translated_characters(past),
+            heard_s=seconds(duration) * channels if order.separate else None,
+            entries=_final_speakers(past) if live or order.word_timestamps else (),
+        ),
     )
 
 

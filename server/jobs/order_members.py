@@ -141,11 +141,11 @@ TRANSLATE_TO = Member(
     "Languages into which what is said is translated, beside the original; GET /v1/models lists those that can be made",
     example="de,fr",
 )
-OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",))
-WORD_TIMESTAMPS = Member("word_timestamps", boolean, False)
-WEBHOOK_URL = Member("webhook_url", url_text, None)
-WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), ())
-METADATA = Member("metadata", Parser(_metadata, METADATA_SCHEMA, METADATA_FORM), {})
+OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",), "The files that are made")
+WORD_TIMESTAMPS = Member("word_timestamps", boolean, False, "Times of words in JSON, and an event for each word")
+WEBHOOK_URL = Member("webhook_url", url_text, None, "Called when the job has ended")
+WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), (), "Which calls come")
+METADATA = Member("metadata", Parser(_metadata, METADATA_SCHEMA, METADATA_FORM), {}, "Yours; forms: metadata[key]")
 RETENTION = Member(
     "retention",
     one_of(bounds.RETENTIONS),
@@ -219,14 +219,14 @@ FILE_RECORD = Member("record", boolean, False, "Keep the audio with the job, as 
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
 DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
-URL = Member("url", url_text, None)
-AUDIO_URL = Member("audio_url", url_text, None)
+URL = Member("url", url_text, None, "Where the recording is, in place of a file")
+AUDIO_URL = Member("audio_url", url_text, None, "Another name of url")
 FILE_MEMBERS: tuple[Member[Any], ...] = (
     URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, FILE_RECORD, WAIT, SCENARIO,
     DOCUMENT_SCHEMA,
 )  # fmt: skip
 
-ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding)
+ENCODING = Member("encoding", one_of(bounds.ENCODINGS), _LIVE.encoding, "What the audio frames hold")
 SAMPLE_RATE = Member(
     "sample_rate",
     whole_in(RATES),
@@ -248,7 +248,7 @@ AUDIO_CHANNELS = Member(
     "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
     "recognised alone and counts as a session of its own",
 )
-INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results)
+INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results, "Partials too, which may change")
 LATENCY = Member(
     "latency",
     one_of(bounds.LATENCY_NAMES),
@@ -267,8 +267,12 @@ EAGERNESS = Member(
     _LIVE.eagerness,
     f"With endpointing={SEMANTIC}: how soon a turn counts as over",
 )
-ENDPOINTING_MS = Member("endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms)
-MAX_UTTERANCE_S = Member("max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s)
+ENDPOINTING_MS = Member(
+    "endpointing_ms", whole_in(bounds.ENDPOINTING_MS), _LIVE.endpointing_ms, "The silence that ends a turn, in ms"
+)
+MAX_UTTERANCE_S = Member(
+    "max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s, "The longest turn, in seconds"
+)
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
 CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there

@@ -201,7 +201,7 @@ def common_order(members: Members, *, offer: Offer, word_timestamps: bool, scena
         prompt=members.get(declared.PROMPT),
         keywords=names,
         webhook_url=webhook_url,
-        webhook_events=(events or bounds.WEBHOOK_EVENTS) if webhook_url else (),
+        webhook_events=(events or bounds.USUAL_WEBHOOK_EVENTS) if webhook_url else (),
         metadata=members.get(declared.METADATA),
         scenario=scenario,
         retention=members.get(declared.RETENTION),

@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from pipeline.audio import seconds
 from pipeline.batch import Batch, BatchOptions
-from pipeline.timeline import entries_of, unpack
+from pipeline.timeline import Entry, entries_of, unpack
 from pipeline.transcription import Continuation, Transcription
+from pipeline.translation.kept_audio import FileAudio
+from pipeline.translation.target import SamplesOf, no_samples
 from pipeline.words import Chunk
 from server.background import compute, total_bytes
 from server.egress.fetch import Fetcher
@@ -27,6 +29,8 @@ from server.model.leases import HandBack
 from server.model.orders import AUDIO
 from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
+from server.translation.running import Translations
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class WorkerTools:
     prober: Prober
     finisher: Finisher
     rules: WorkerRules
+    translations: Mapping[str, Translation] = field(default_factory=dict)  # by environment
 
 
 class JobAttempt:
@@ -104,9 +109,41 @@ class TranscriptionAttempt(JobAttempt):
                 await self._checkpoint(part, past.place)
                 if self._stopping:
                     raise Stopped
+            warnings = await self._translate(path, options) if order.translate_to else ()
             audio = await asyncio.to_thread(_audio_artifact, job.blob, path) if order.keeps_audio else None
-        recognised = Recognised(engine=self._batch.engine_name, model_of=self._batch.model_of, audio=audio)
+        recognised = Recognised(
+            engine=self._batch.engine_name, model_of=self._batch.model_of, warnings=warnings, audio=audio
+        )
         return await self._tools.finisher.outcome(self.held, recognised)
+
+    async def _translate(self, path: Path, options: BatchOptions) -> Sequence[Mapping[str, str]]:
+        """Translate what has no translation yet, and store each translation. Returns the warnings about outages."""
+        job = self._job
+        await self.held.note(stage="translating")
+        stored = await self._tools.storage.timelines.entries(job.id)
+        past = await compute(job.account, total_bytes(stored), Transcription.of, map(unpack, stored))
+
+        async def append(entry: Entry) -> None:
+            await self.held.append([entry])
+            self.keeper.note_progress()
+            if self._stopping:
+                raise Stopped
+
+        translation = self._tools.translations[job.environment]
+        async with AsyncExitStack() as stack:
+            samples_of: SamplesOf = no_samples
+            if translation.listens:
+                audio = await stack.enter_async_context(self._batch.audio(path, options))
+                redacted = [(word.start, word.end) for word, _ in past.said if word.redacted]
+                samples_of = FileAudio(audio, redacted).of
+            targets = translation.targets(job.order, tenant=job.account, past=past, samples_of=samples_of)
+            translations = Translations(job.order, targets, append, self._tools.finisher.metrics)
+            translations.finish()
+            try:
+                await translations.run()
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from group
+        return translations.warnings
 
     def parts(self, path: Path, options: BatchOptions, done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
         """Transcribe the rest of the file, after *done*."""

@@ -16,7 +16,7 @@ import numpy as np
 from pipeline.audio import RATE, Samples
 from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
-from pipeline.ingest.focus import CENTRE, heard_focus
+from pipeline.ingest.focus import live_mix, mixed
 from pipeline.ingest.isolation import Isolation, LiveDecoding
 from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
 from pipeline.ingest.memory import MemoryPart
@@ -149,8 +149,10 @@ class ContainerIntake:
         stack = ExitStack()
         part, self._part = self._part, None
         track = self._order.track
-        focus = None if self._voice is None or self._separate or track == MIX else CENTRE
-        decoding = self._isolation.live(DecodeLimits(), separate=self._separate, part=part, track=track, focus=focus)
+        unmixed = self._voice is not None and track not in ALL_TRACKS
+        decoding = self._isolation.live(
+            DecodeLimits(), separate=self._separate, unmixed=unmixed, part=part, track=track
+        )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
             self._decoding = await asyncio.wrap_future(opening)
@@ -172,14 +174,17 @@ class ContainerIntake:
     def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
         """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
         probe, voice, track = decoding.open(), self._voice, self._order.track
+        one: Iterator[Samples] = iter(decoding)
+        if voice is not None and not self._separate and not probe.several:
+            one = mixed(one, live_mix(voice.stream(), probe.channels, probe.layout))
         if probe.several and track in ALL_TRACKS:
             yield from all_tracks(probe.tracks, decoding.pieces(), mixed=track == MIX)
         elif probe.several or (track == AUTO and len(probe.tracks) > 1):
             spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._order.language)
-            yield from spoken.hear(decoding.pieces()) if probe.several else decoding
+            yield from spoken.hear(decoding.pieces()) if probe.several else one
             self.notes = spoken.notes
         else:
-            yield from heard_focus(decoding, voice.stream()) if probe.focused and voice else decoding
+            yield from one
 
     async def _next(self, items: Iterator[Samples | str]) -> Samples | str | None:
         self._reading = self._threads.submit(next, items, None)

@@ -10,6 +10,7 @@ from server.live.models import LiveModels
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
+from server.translation.targets import Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class SessionParts:
     worker: str  # the name in their leases
     storage: Storage
     partials: Partials
+    translations: Mapping[str, Translation]  # by environment
     engines: Mapping[str, LiveModels]  # by environment
     isolation: Isolation
     plans: Plans

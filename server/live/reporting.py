@@ -120,8 +120,8 @@ class Reporter:
 
     async def write(
         self, happened: Sequence[TimedEvent], *, received: int, decided: Mapping[int | None, int] = MappingProxyType({})
-    ) -> None:
-        """Store what happened, then show it to readers.
+    ) -> Sequence[Entry]:
+        """Store what happened, then show it to readers. Returns what was stored.
 
         *received*: the end of the audio so far.
         *decided*: by channel, the position before which everything is decided.
@@ -136,12 +136,17 @@ class Reporter:
             self._show(batch)
             if any(isinstance(one.event, SegmentClosed) for one in happened):
                 await self._store_silence(decided, received, least=QUIET)
+        return batch.entries
 
     async def store_long_silence(self, decided: Callable[[], Mapping[int | None, int]], *, received: int) -> None:
         """Store the silence of each channel that has lasted for LONG_QUIET. *decided* returns what write() takes."""
         if not self._writing.locked():  # else what is decided may not be stored yet
             async with self._writing:
                 await self._store_silence(decided(), received, least=LONG_QUIET)
+
+    async def translate(self, entry: Entry) -> None:
+        """Report a translation of words that readers have, or that there is none."""
+        await self._report_alone(entry)
 
     async def revise(self, runs: Sequence[SpeakerRun]) -> None:
         """Report the new speakers of words that readers already have."""

@@ -10,9 +10,11 @@ from itertools import pairwise
 
 from pipeline.audio import WINDOW, position
 from pipeline.recognition.stream_options import StreamStart
-from pipeline.transcription import ChannelState, Continuation
+from pipeline.transcription import ChannelState, Continuation, Transcription
+from pipeline.translation.kept_audio import needed_from
 from pipeline.words import Word
 from server.model.orders import Order
+from server.translation.targets import Translation
 
 LEAD = position(0.3)
 """The least audio before the end of the last word that is recognised again. The end of a word is known only to 0.1 or
@@ -33,6 +35,15 @@ def starts(place: Continuation, order: Order) -> Mapping[int | None, StreamStart
 def resumes_at(place: Continuation, order: Order) -> int:
     """The position from which the audio is needed again: that of the first of the channels."""
     return min(resume_position(place.channel(channel)) for channel in order.live_channels)
+
+
+def audio_resumes_at(past: Transcription, order: Order, translation: Translation | None) -> int:
+    """The position from which a session that died needs its audio again."""
+    settled = resumes_at(past.place, order)
+    if translation is None or not translation.listens or not order.translate_to:
+        return settled
+    begins = [target.begins for target in translation.targets(order, tenant="", past=past)]
+    return needed_from(settled, min((one for one in begins if one is not None), default=None))
 
 
 def redacted_spans(place: Continuation) -> list[tuple[int, int]]:

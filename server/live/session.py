@@ -17,6 +17,8 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
+from pipeline.translation.kept_audio import KeptAudio, needed_from
+from pipeline.translation.target import no_samples
 from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
 from server.live.intake import bytes_up_to, intake_of
@@ -24,7 +26,7 @@ from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.reporting import Reporter
-from server.live.resuming import redacted_spans, resumes_at
+from server.live.resuming import audio_resumes_at, redacted_spans, resumes_at
 from server.live.speakers import SpeakerListener, SpeakerStore
 from server.logs import log
 from server.model.accounts import Plan
@@ -33,6 +35,8 @@ from server.model.jobs import JobError, LiveProgress, State, returns_quota
 from server.model.leases import LeaseLost, Renewal, Verdict
 from server.model.orders import CONTAINER, LiveOptions, Source
 from server.model.outcomes import Artifact, Outcome
+from server.translation.running import UNAVAILABLE, Translations
+from server.translation.targets import Translation
 from server.waiting import racing, set_within
 
 MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
@@ -94,6 +98,7 @@ class LiveSession:
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
         part: MemoryPart | None,
+        translation: Translation,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
@@ -124,12 +129,14 @@ class LiveSession:
         self._metrics = parts.metrics
         self._closing = parts.closing
         self.resumed = past.place.begun
-        self._heard = resumes_at(past.place, self.job.order)  # end of the audio taken so far
+        self._heard = audio_resumes_at(past, self.job.order, translation)  # end of the audio taken so far
+        self._recognised_from = resumes_at(past.place, self.job.order)
         self._recorder = None
         if self.options.record:
             channels = len(self.job.order.live_channels)
-            self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels, start=self._heard)
+            self._recorder = AudioRecorder(parts.storage.blobs.scratch, channels=channels, start=self._recognised_from)
         self._redacted_before = redacted_spans(past.place)  # a recording begins with the end of the last word
+        self._translations, self._kept = self._make_translations(past, translation)
         self._retractions = 0
         self._ending = asyncio.Event()
         self._given_up = asyncio.Event()
@@ -143,6 +150,21 @@ class LiveSession:
         self._vacant = asyncio.Event()
         self._taking = False
         self._sign_of_life = self._audio_at = time.monotonic()
+
+    def _make_translations(
+        self, past: Transcription, translation: Translation
+    ) -> tuple[Translations | None, KeptAudio | None]:
+        """What translates the session's words, and the audio that a translator needs which listens."""
+        order = self.job.order
+        if not order.translate_to:
+            return None, None
+        kept = None
+        if translation.listens:
+            redacted = [(word.start, word.end) for word, _ in past.said if word.redacted]
+            kept = KeptAudio(self._heard, lambda: [*redacted, *self._session.redacted_spans()])
+        samples_of = no_samples if kept is None else kept.of
+        targets = translation.targets(order, tenant=self.job.account, past=past, samples_of=samples_of)
+        return Translations(order, targets, self._reporter.translate, self._metrics), kept
 
     # --- its writers -------------------------------------------------------------------------------------------------
 
@@ -284,9 +306,17 @@ class LiveSession:
         return LiveProgress(
             self._intake.received_bytes,
             seconds(self._heard),
-            settled_bytes=bytes_up_to(self._reporter.resume_position, self.options) if raw else None,
+            settled_bytes=bytes_up_to(self._needed_from, self.options) if raw else None,
             lag_s=statistics.lag_s if statistics.counts.words else None,
         )
+
+    @property
+    def _needed_from(self) -> int:
+        """The position from which a restart needs the audio again."""
+        settled = self._reporter.resume_position
+        if self._kept is None or self._translations is None:
+            return settled
+        return needed_from(settled, self._translations.begins)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -347,6 +377,8 @@ class LiveSession:
                 tasks.create_task(self._finish_intake(), name="finish intake")
                 if self._speakers is not None:
                     tasks.create_task(self._speakers.run(), name="speakers")
+                if self._translations is not None:
+                    tasks.create_task(self._translations.run(), name="translations")
                 broken = await tasks.create_task(self._run_intake(), name="intake")
                 self._session.finish()
                 if self._speakers is not None:
@@ -391,9 +423,14 @@ class LiveSession:
         async for first in events:
             statistics = self._session.statistics()
             happened = [first, *[await anext(events) for _ in range(statistics.unread)]]
-            await self._reporter.write(happened, received=self._heard, decided=self._session.decided_positions())
+            decided = self._session.decided_positions()
+            entries = await self._reporter.write(happened, received=self._heard, decided=decided)
+            if self._translations is not None:
+                self._translations.take(entries, decided)
             self._metrics.final_words_changed.inc(statistics.retractions - self._retractions)
             self._retractions = statistics.retractions
+        if self._translations is not None:
+            self._translations.finish()
 
     async def _feed(self, samples: Samples) -> None:
         """Pass samples from the intake to the session, up to the plan's longest audio."""
@@ -407,6 +444,11 @@ class LiveSession:
             self.finish(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
         if len(samples):
             self._heard += len(samples)
+            if self._kept is not None:
+                self._kept.add(samples, needed_from=self._needed_from)
+                samples = samples[max(0, self._recognised_from - (self._heard - len(samples))) :]
+                if not len(samples):  # they are there for a translation alone
+                    return
             if self._recorder is not None:
                 self._recorder.add(samples)
             if self._speakers is not None:
@@ -442,11 +484,14 @@ class LiveSession:
         audio = await self._store_recording()
         if self._speakers is not None:  # before the end, for a process that has to go on here
             await self._held.append([turns_of(await self._speakers.finish(), until=duration)])
+        warnings = [*self._reporter.warnings.values()]
+        if self._translations is not None:
+            warnings = [one for one in warnings if one["code"] != UNAVAILABLE] + self._translations.warnings
         recognised = Recognised(
             engine=self._models.engine,
             model_of=self._models.models.name_for,
             duration=duration,
-            warnings=tuple(self._reporter.warnings.values()),
+            warnings=warnings,
             copies=len(copies),
             audio=audio,
         )

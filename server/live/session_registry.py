@@ -25,7 +25,7 @@ from server.live.intake import bytes_up_to
 from server.live.parts import LiveRules, SessionParts
 from server.live.recording import RECORDING_FAILED
 from server.live.reporting import known_notices
-from server.live.resuming import resumes_at, starts
+from server.live.resuming import audio_resumes_at, resumes_at, starts
 from server.live.session import LiveSession, finished_refusal
 from server.live.session_lease import SessionLease
 from server.live.speakers import SpeakerStore
@@ -160,7 +160,7 @@ class SessionRegistry:
         if live is not None and not live.over.is_set():
             return live.progress()
         past, options = await self._past(job), job.order.live
-        position = resumes_at(past.place, job.order)
+        position = audio_resumes_at(past, job.order, self._parts.translations.get(job.environment))
         unknown = options.encoding == CONTAINER and past.place.begun  # a container cannot be continued
         reached = None if unknown else bytes_up_to(position, options) if position else 0
         return LiveProgress(reached, seconds(position), settled_bytes=reached)
@@ -222,6 +222,7 @@ class SessionRegistry:
             speakers=speakers,
             speaker_store=store,
             part=part,
+            translation=parts.translations[job.environment],
         )
 
     def _speaker_store(self, held: HeldLease) -> SpeakerStore | None:

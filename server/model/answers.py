@@ -144,6 +144,14 @@ class LiveState(Body, kw_only=True):
     expires_at: Annotated[Instant | UnsetType, note("Until when ingest_ws opens")] = UNSET
 
 
+class Match(Body):
+    start: float
+    end: float
+    before: str
+    text: str
+    after: str
+
+
 class Job(Body, kw_only=True):
     job_id: Annotated[str, Meta(pattern="^job_[0-9A-Za-z]{26}$")]
     object: Literal["job"]
@@ -182,6 +190,9 @@ class Job(Body, kw_only=True):
     retention: Retention
     erased_at: Annotated[Instant | None, note("When text, words and outputs were erased")]
     events_url: Uri
+    revision: Annotated[Whole, note("Of the corrections by people; 0: as recognised")] = 0
+    corrected: Annotated[bool, note("Whether people corrected it")] = False
+    matches: Annotated[list[Match] | UnsetType, note("In lists with q: where it is said")] = UNSET
     audio_url: Annotated[Uri | UnsetType, note("The audio, once completed, when record was true; not in lists")] = UNSET
     schema: Annotated[Literal["service_v1"] | UnsetType, note("Once completed, when json was asked for")] = UNSET
     live: LiveState | UnsetType = UNSET
@@ -199,6 +210,32 @@ class JobList(ListBody):
     data: list[Job]
     has_more: bool
     next_cursor: str | None
+
+
+class MadeCorrection(Body):
+    revision: Whole
+    at: Instant
+    by: Annotated[str, note("The name of the key, or of the link")]
+    changes: list[Object]
+    reverts: Annotated[int | UnsetType, note("The revision that it took back")] = UNSET
+
+
+class CorrectionList(ListBody):
+    data: list[MadeCorrection]
+    has_more: bool
+    next_cursor: str | None
+
+
+class EditableWords(Body):
+    revision: Whole
+    speakers: Annotated[dict[str, str], note("What documents call each speaker")]
+    words: Annotated[list[Object], note("Each with `index`, and `last` where several were changed together")]
+
+
+class EditLink(Body):
+    url: Uri
+    token: str
+    expires_at: Instant
 
 
 class Notice(Body):
@@ -419,12 +456,13 @@ class Health(Body):
     languages: Annotated[list[str] | UnsetType, note("The languages of the models")] = UNSET
     speakers: Annotated[bool | UnsetType, note("Whether speakers can be labelled by their voices")] = UNSET
     endpointing: Annotated[list[str] | UnsetType, note("What may end a turn of a live session")] = UNSET
+    translates_to: Annotated[list[str] | UnsetType, note("The languages of translate_to; * is any")] = UNSET
     bundled: Annotated[bool | UnsetType, note("Only models that come with the installation are used")] = UNSET
 
 
 ANSWERS: tuple[type, ...] = (
     Problem, JobList, Notice, Received, ChannelList, NewKey, KeyList, Usage, Token, WebhookSecret, NewWebhookSecret,
-    WebhookTest, DeliveryList, Estimate, EstimateModelList, FormatList, Health,
-    ServiceV1,
+    WebhookTest, DeliveryList, MadeCorrection, CorrectionList, EditableWords, EditLink, Estimate, EstimateModelList,
+    FormatList, Health, ServiceV1,
 )  # fmt: skip
 """Their schemas, and those of the types in them, are components of /openapi.json."""

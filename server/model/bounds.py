@@ -12,7 +12,8 @@ from server.model.orders import CONTAINER, NOTHING, SEMANTIC, SILENCE
 
 FORMATS = tuple(OUTPUT_FORMATS)
 """The names of the output files."""
-WEBHOOK_EVENTS = ("job.completed", "job.failed")
+WEBHOOK_EVENTS = ("job.completed", "job.failed", "job.corrected")
+USUAL_WEBHOOK_EVENTS = WEBHOOK_EVENTS[:2]  # where the request names none
 CHANNEL_MODES = ("mixed", "separate")
 """The treatment of a file's channels: recognise them mixed, or each one separately."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pipeline.documents.archive import Query
 from server.model.accounts import Quota
 from server.model.orders import Order, Source
 
@@ -128,6 +129,7 @@ class Job(Result):
     expires_at: int | None = None  # when the record and its outputs are deleted
     cancel_requested_at: int | None = None
     attempt: int = 0
+    revision: int = 0  # of the corrections by people
     epoch: int = 0  # grows with every claim, so that outputs of two claims never mix
     progress: float = 0.0  # 0..1, never decreases
     answered_at: int | None = None  # when the results of an order that keeps none were first delivered
@@ -208,7 +210,7 @@ class JobFilter:
     source: str | None = None
     language: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    text: str | None = None  # case-insensitive substring
+    query: Query | None = None  # words and phrases that the transcript has
     name: str | None = None  # case-insensitive substring of the file's name or the address
     descending: bool = True
     after: tuple[int, str] | None = None  # (created_at, id) of the last row of the page before

@@ -1,5 +1,6 @@
 """How a job ended, and the files that it left."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pipeline.timeline import Entry
@@ -22,5 +23,8 @@ class Outcome(Result):
 
     artifacts: tuple[Artifact, ...] = ()
     heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
+    translated_characters: int = 0
     return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
+    revision: int = 0  # of the corrections that the text has
+    again: "Callable[[], Awaitable[Outcome]] | None" = None  # makes it anew, with newer corrections
     entries: tuple[Entry, ...] = ()  # of the timeline, before its last one

@@ -4,6 +4,7 @@ An entry is rendered alone, always to the same events: those who read while it i
 back with Last-Event-ID get equal bytes. An entry may have no event, or, like `Words`, several.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from msgspec.json import encode as json_bytes  # orjson's bytes hold 4 kB each, and readers' events are kept
@@ -39,6 +40,42 @@ from pipeline.words import join_words, speaker_members
 from server.model.events import NewEvent
 from server.model.instants import iso
 
+# fmt: off
+EVENTS: Mapping[str, tuple[bool, str]] = {
+    "job.status": (True, "The job's status changed."),
+    "job.progress": (True, "How much of the audio is done, 0 to 1."),
+    "word": (True, (
+        "A final word: `index`, `segment`, `word`, `start`, `end`, `probability`; "
+        "`language` where several may be found; "
+        "`spaced` is false where no space belongs before it. Live also `emitted_at` and `lag_ms`.")),
+    "segment": (True, "A phrase is complete."),
+    "translation": (True, (
+        "A translated unit: `target`, `first` and `last` (numbers of the words), `start`, `end`, `text`, `lag_ms`.")),
+    "corrected": (True, (
+        "A person changed the words `first` to `last` into `words`, or their `speaker`, or named or joined speakers; "
+        "`revision`, `by`. It may come after the job's end.")),
+    "speakers.revised": (True, (
+        'With `diarize`: `words` gives runs of words their speakers, `[{"first": 12, "last": 17, '
+        '"speaker": "S2"}]`, both included; `final`.')),
+    "speech.started": (True, "Live: speech began at `at`."),
+    "speech.ended": (True, "Live: speech ended at `at`."),
+    "turn.ended": (True, (
+        "Live, with `endpointing=semantic`: a turn is over. `at` is the end of its last word, `probability` how sure "
+        "that is.")),
+    "finalized": (True, (
+        "Live: everything before `at` is decided: the answer to `finalize`, to `keep_alive` in a pause, and after "
+        "speech without words.")),
+    "language": (True, "Live: which language is spoken from here on, and its `probability`."),
+    "warning": (True, "Live: a message for readers; the stream continues."),
+    "partial": (False, (
+        "Live: the words after the last final one. It replaces the partial before it, of its `channel`.")),
+    "job.completed": (True, "The job is done. The body is that of the webhook."),
+    "job.failed": (True, "The job failed. The body is that of the webhook."),
+    "job.canceled": (True, "The job was canceled."),
+}
+# fmt: on
+"""Every event that readers get: whether it is numbered, and what it says. The reference shows it."""
+
 
 def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for each kind of entry
     """The events of *entry*, in order."""
@@ -53,7 +90,7 @@ def render(entry: Entry) -> list[NewEvent]:  # noqa: C901, PLR0912  a case for e
             words = [{"first": run.first, "last": run.last, "speaker": run.speaker} for run in runs]
             return [_event("speakers.revised", {"words": words, "final": final})]
         case Translation():
-            return [_event("translation", translation_object(entry))]
+            return [_event("translation", translation_object(entry))] if entry.text else []
         case TurnEnd(at, probability, channel):
             shown = None if probability is None else round(probability, 4)
             return [_event("turn.ended", {"at": seconds(at), "probability": shown, **_on(channel)})]

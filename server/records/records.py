@@ -10,6 +10,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from pipeline.attribution import segments_in_time
+from pipeline.corrections import Correcting, corrected_chunks, people_segments
 from pipeline.documents.formats import language_objects, search_members, word_object
 from pipeline.documents.service_v1 import SCHEMA, Speaker
 from pipeline.text.options import NO_CHANGES, TextOptions
@@ -83,8 +84,10 @@ class Records:
         """The record in a list, without text."""
         return record(job, self.links, text=UNSET)
 
-    async def announcement(self, job: Job, *, seq: int | None = None) -> Announcement:
+    async def announcement(self, job: Job, *, seq: int | None = None, event: str | None = None) -> Announcement:
         """The body of a webhook and of a stream's last event: type, time, and the record without words.
+
+        *event*: its type; None: that of the job's end.
 
         If results are not kept, it has all of them, words too, unless they are larger than MAX_PARTING_BYTES. *seq* is
         the number of the stream's event.
@@ -94,25 +97,25 @@ class Records:
             whole = encode(_notice(job, await self.full(job, ttl_s=WEBHOOK_TTL_S), place))
             if len(whole) <= MAX_PARTING_BYTES:
                 return Announcement(whole, delivers_results=True)
-        return Announcement(encode(self.notice(job, **place)))
+        return Announcement(encode(self.notice(job, event=event, **place)))
 
-    async def message(self, job: Job) -> Announcement:
-        """The body of the job's webhook. The dialect of the order's callback makes it, if there is one."""
+    async def message(self, job: Job, event: str) -> Announcement:
+        """The body of the job's webhook about *event*. A dialect makes it, if the request had its callback."""
         callback = job.order.callback
         make_body = None if callback is None else self.callbacks.get(callback["dialect"])
         if make_body is None:  # also if this version of the server no longer has the dialect
-            return await self.announcement(job)
+            return await self.announcement(job, event=event)
         if not job.shows_results(now_ms()):
             return Announcement(encode(make_body(job, None)))
         stored = await self.storage.timelines.entries(job.id)
         body = await compute(job.account, total_bytes(stored), make_body, job, stored)
         return Announcement(encode(body), delivers_results=job.erased_after_delivery)
 
-    def notice(self, job: Job, **more: Any) -> answers.Notice:
+    def notice(self, job: Job, *, event: str | None = None, **more: Any) -> answers.Notice:
         """The body of a webhook, without words, and without the text if that is longer than MAX_NOTICE_TEXT."""
         is_long = job.text is not None and len(job.text.encode()) > MAX_NOTICE_TEXT
         shown = record(job, self.links, ttl_s=WEBHOOK_TTL_S, **({"text": UNSET} if is_long else {}))
-        return _notice(job, shown, more)
+        return _notice(job, shown, more, event)
 
     async def _outputs(self, job: Job) -> dict[str, str]:
         """The content of the job's output files by name; of a file that is no text, in base64."""
@@ -128,14 +131,18 @@ def _as_text(name: str, content: bytes) -> str:
     return base64.b64encode(content).decode() if name.startswith("docx") else content.decode()
 
 
-def _notice(job: Job, shown: answers.Job, more: Mapping[str, Any]) -> answers.Notice:
+def _notice(job: Job, shown: answers.Job, more: Mapping[str, Any], event: str | None = None) -> answers.Notice:
     at = job.created_at if job.finished_at is None else job.finished_at
-    return answers.Notice(f"job.{job.state}", iso(at), shown, **more)
+    return answers.Notice(event or f"job.{job.state}", iso(at), shown, **more)
 
 
 def search_members_of(bodies: Sequence[bytes], order: Order) -> dict[str, Raw]:
     """The record's members with words, paragraphs and search hits, as JSON that is copied into answers."""
-    segments = segments_in_time(Transcription.of(map(unpack, bodies)).chunks())
+    past = Transcription.of(map(unpack, bodies))
+    segments = segments_in_time(past.chunks())
+    if past.corrections:
+        state = Correcting(past.said, past.labels, past.corrections)
+        segments = people_segments(segments_in_time(corrected_chunks(past.chunks(), state)), state)
     found: dict[str, Any] = search_members(segments, paragraphs=order.text.paragraphs, terms=order.text.search)
     if order.word_timestamps:
         found["words"] = [word_object(*pair) for pair in words_in_time(segments)]
@@ -164,6 +171,8 @@ def record(job: Job, links: Links, *, ttl_s: int = DOWNLOAD_TTL_S, **more: Any) 
         "metadata": order.metadata,
         "text_options": _text_options(order.text) or UNSET,
         "text": job.text,
+        "revision": job.revision,
+        "corrected": job.revision > 0,
         "retention": order.retention,
         "events_url": links.events(job),
         "schema": SCHEMA if completed and "json" in order.output_formats else UNSET,

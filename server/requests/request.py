@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
+from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import Scope, check_token, token_expired
 from server.clock import now_ms
 from server.http.caller import Caller
@@ -21,6 +22,7 @@ from server.records.links import MAX_TTL_S
 from server.requests.address_counters import check_account
 from server.requests.parts import RouteParts
 from server.storage.sql.jobs import JobStore
+from server.streams.rendering import ORIGINAL, Languages
 
 JOB_POLL_S = 2  # the Retry-After of a job that has not ended
 JOB = {"$ref": "#/components/schemas/Job"}
@@ -161,6 +163,31 @@ def query_choice(query: Mapping[str, str], name: str, allowed: Sequence[str]) ->
     if len(given) > 1:
         raise invalid_member(name, "repeated", f"must be one of {', '.join(allowed)}")
     return given[0] if given else None
+
+
+LANG = Parameter(
+    "lang", "query", {"type": "string"}, "original and the codes of translations, with commas; left out: everything"
+)
+
+
+def query_languages(query: Mapping[str, str]) -> Languages:
+    """The languages that a reader wants. Raises Refused invalid_parameter."""
+    if not (given := [part.strip() for part in query.get(LANG.name, "").split(",") if part.strip()]):
+        return None
+    return frozenset(part if part == ORIGINAL else _code_of(part) for part in given)
+
+
+def query_target(query: Mapping[str, str]) -> str | None:
+    """The one language that a reader wants; None: the original. Raises Refused invalid_parameter."""
+    given = query.get(LANG.name, "").strip()
+    return None if given in ("", ORIGINAL) else _code_of(given)
+
+
+def _code_of(name: str) -> str:
+    language = language_named(name)
+    if language is None:
+        raise invalid_member(LANG.name, "unknown_value", unknown_language(name))
+    return language.code
 
 
 def query_instant(query: Mapping[str, str], name: str) -> int | None:

@@ -31,9 +31,10 @@ from server.model.events import Event
 from server.model.ids import Prefix
 from server.requests.address_counters import check_account
 from server.requests.parts import RouteGroup
-from server.routes.subtitles import SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
+from server.requests.request import LANG, query_languages
+from server.routes.subtitles import ONE_LANG, SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.channels import ChannelFollowing, ChannelPosition
-from server.streams.rendering import Rendered
+from server.streams.rendering import Languages, Rendered
 
 MAX_BODY = 4096
 TOKEN = Parameter("token", "query", {"type": "string"}, "The token of the channel's URL")
@@ -88,15 +89,16 @@ class Channels(RouteGroup):
                     TOKEN,
                     Parameter("Last-Event-ID", "header", place, "Go on behind this"),
                     Parameter("last_event_id", "query", place, "The same for clients that cannot set headers"),
+                    LANG,
                 ),
                 answers={200: Answer("The events", media_type=MEDIA_TYPE)},
-                codes=("invalid_token", "invalid_last_event_id"),
+                codes=("invalid_token", "invalid_last_event_id", "invalid_parameter"),
             ),
             Operation(
                 Endpoint("GET", "/v1/channels/{channel_id}/live.vtt", self.show_subtitles, "channelSubtitles"),
                 auth=Auth.OWN,
                 summary="The subtitles of the channel's newest session so far",
-                parameters=(TOKEN, *SHAPE_PARAMETERS),
+                parameters=(TOKEN, ONE_LANG, *SHAPE_PARAMETERS),
                 answers=VTT_ANSWERS,
                 codes=("invalid_token", "output_not_found", "invalid_parameter"),
             ),
@@ -144,13 +146,16 @@ class Channels(RouteGroup):
 
     async def stream(self, request: Request, _caller: Caller) -> Response:
         channel = await self._admit(request)
+        languages = query_languages(request.query_params)
         place = _place(request.headers.get("last-event-id") or request.query_params.get("last_event_id"))
         with ExitStack() as seat:
             seat.enter_context(self.parts.stream_limits.hold_channel_stream(channel))
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return Streamed(
-                self._lines(channel.id, place, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
+                self._lines(channel.id, place, languages, IdleReport(request.scope)),
+                seat.pop_all(),
+                headers=STREAM_HEADERS,
             )
 
     async def show_subtitles(self, request: Request, _caller: Caller) -> Response:
@@ -174,7 +179,9 @@ class Channels(RouteGroup):
         check_account(request, channel.account)
         return channel
 
-    async def _lines(self, channel_id: str, place: ChannelPosition, idle_report: IdleReport) -> AsyncGenerator[bytes]:
+    async def _lines(
+        self, channel_id: str, place: ChannelPosition, languages: Languages, idle_report: IdleReport
+    ) -> AsyncGenerator[bytes]:
         rules = self.parts.stream_limits.rules
         yield retry(rules.retry_ms)
         sent = time.monotonic()
@@ -182,7 +189,7 @@ class Channels(RouteGroup):
             if update is not None:
                 idle_report.rest_while(False)
                 async with update.reader.record_delivery(update.batch):
-                    yield update.batch.join_bytes(_as_event)
+                    yield update.batch.join_bytes(_as_event, languages)
             elif time.monotonic() - sent < rules.keep_alive_s:
                 continue
             else:

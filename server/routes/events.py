@@ -16,8 +16,8 @@ from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_
 from server.http.streamed import Streamed
 from server.model.errors import Refused
 from server.requests.parts import RouteGroup
-from server.requests.request import READER_CODES, admit_reader
-from server.streams.rendering import Rendered
+from server.requests.request import LANG, READER_CODES, admit_reader, query_languages
+from server.streams.rendering import Languages, Rendered
 
 EXAMPLE = """retry: 3000
 
@@ -46,12 +46,13 @@ class EventStreams(RouteGroup):
                         "last_event_id", "query", {"type": "integer"}, "The same for clients that cannot set headers"
                     ),
                     Parameter("token", "query", {"type": "string"}, "A stream token"),
+                    LANG,
                 ),
                 answers={
                     200: Answer("The events", media_type=MEDIA_TYPE, example=EXAMPLE),
                     204: Answer("The job is over and everything was received: do not reconnect"),
                 },
-                codes=(*READER_CODES, "invalid_last_event_id", "not_acceptable"),
+                codes=(*READER_CODES, "invalid_last_event_id", "invalid_parameter", "not_acceptable"),
             )
         ]
 
@@ -59,6 +60,7 @@ class EventStreams(RouteGroup):
         job = await admit_reader(request, Scope.EVENTS, self.parts)
         if not _accepted(",".join(request.headers.getlist("accept")) or "*/*"):
             raise Problem("not_acceptable", f"this resource is {MEDIA_TYPE}")
+        languages = query_languages(request.query_params)
         after = last_event_id(request.headers.get("last-event-id"), request.query_params.get("last_event_id"))
         if after:  # new readers, of which there may be thousands at once, have none
             last = await self.parts.storage.timelines.last(job.id)
@@ -71,10 +73,12 @@ class EventStreams(RouteGroup):
             if request.method == "HEAD":
                 return Response(headers=STREAM_HEADERS)
             return Streamed(
-                self._lines(job.id, after, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
+                self._lines(job.id, after, languages, IdleReport(request.scope)), seat.pop_all(), headers=STREAM_HEADERS
             )
 
-    async def _lines(self, job_id: str, after: int, idle_report: IdleReport) -> AsyncGenerator[bytes]:
+    async def _lines(
+        self, job_id: str, after: int, languages: Languages, idle_report: IdleReport
+    ) -> AsyncGenerator[bytes]:
         rules = self.parts.stream_limits.rules
         with (
             self.parts.metrics.subscribers.track_inprogress(),
@@ -84,7 +88,7 @@ class EventStreams(RouteGroup):
             async for batch in reader:
                 idle_report.rest_while(batch is None)
                 async with reader.record_delivery(batch):
-                    yield KEEP_ALIVE if batch is None else batch.join_bytes(_as_event)
+                    yield KEEP_ALIVE if batch is None else batch.join_bytes(_as_event, languages)
 
 
 def _as_event(item: Rendered) -> bytes:

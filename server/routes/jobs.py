@@ -10,6 +10,7 @@ from msgspec.json import encode as json_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pipeline.documents.archive import Query
 from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
 from pipeline.language_names import language_named, unknown_language
@@ -20,6 +21,7 @@ from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
+from server.jobs.correcting import Corrections
 from server.model import answers
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
@@ -75,6 +77,7 @@ class Jobs(RouteGroup):
     """Handlers for jobs and their outputs."""
 
     tag = "jobs"
+    corrections: Corrections
 
     def operations(self) -> list[Operation]:
         return [
@@ -113,6 +116,9 @@ class Jobs(RouteGroup):
                 parameters=(
                     Parameter(
                         "name", "path", {"type": "string"}, "A member of the job's `formats`, or audio", required=True
+                    ),
+                    Parameter(
+                        "revision", "query", {"type": "integer", "minimum": 0}, "Of the corrections; 0: as recognised"
                     ),
                     *(
                         Parameter(part, "query", {"type": "string"}, "Part of a signed link")
@@ -172,6 +178,9 @@ class Jobs(RouteGroup):
             target = f"{self.parts.links.base(caller.environment)}/v1/jobs?{urlencode([*others, ('cursor', cursor)])}"
             headers["Link"] = f'<{target}>; rel="next"'
         data = [self.parts.records.list_item(job) for job in page]
+        if which.query is not None:
+            for job, item in zip(page, data, strict=True):
+                item.matches = [answers.Match(**match) for match in await self.corrections.matches(job, which.query)]
         return json_response(answers.JobList(data, more, cursor), headers=headers)
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
@@ -215,25 +224,34 @@ class Jobs(RouteGroup):
             raise Problem("output_not_found", f"there is no {name} of this job")
         if artifact is None:
             raise Problem("job_not_completed", f"the job is {job.state}")
+        revision = query_number(request, "revision", least=0, most=job.revision)
+        revision = job.revision if revision is None else revision
         with ExitStack() as seat:
             seat.enter_context(self.parts.stream_limits.hold_download(job))
+            if revision and name != AUDIO:
+                return await self._corrected(request, job, name, revision)
             return await self._file(request, job, artifact, seat)
 
-    async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
-        """The answer to a download. If it has a body, it keeps *seat* open until the body is sent."""
-        kind = _download(job, artifact.kind)
-        headers = {
-            "ETag": f'"{artifact.sha256}"',
-            "Accept-Ranges": "bytes",
-            "Content-Type": kind.media_type,
-            "Content-Disposition": attachment(job.source.filename, kind.extension, otherwise=job.id),
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "private, max-age=0",
-        }
+    async def _corrected(self, request: Request, job: Job, name: str, revision: int) -> Response:
+        """The answer to a download of a revision that people made."""
+        body = await self.corrections.document(job, name, revision)
+        headers = _download_headers(job, name, etag=hashlib.sha256(body).hexdigest())
         if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
             del headers["Content-Type"]
             return Response(status_code=304, headers=headers)
-        part = self._part(request, artifact, headers["ETag"])
+        part = _part(request, len(body), headers["ETag"])
+        if part:
+            headers["Content-Range"] = part.content_range
+            body = body[part.start : part.stop]
+        return Response(body, 206 if part else 200, headers=headers)
+
+    async def _file(self, request: Request, job: Job, artifact: Artifact, seat: ExitStack) -> Response:
+        """The answer to a download. If it has a body, it keeps *seat* open until the body is sent."""
+        headers = _download_headers(job, artifact.kind, etag=artifact.sha256)
+        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+            del headers["Content-Type"]
+            return Response(status_code=304, headers=headers)
+        part = _part(request, artifact.bytes, headers["ETag"])
         start, stop = (part.start, part.stop) if part else (0, artifact.bytes)
         headers["Content-Length"] = str(stop - start)
         if part:
@@ -245,18 +263,32 @@ class Jobs(RouteGroup):
         first = await first_piece(source)
         return Streamed(source, seat.pop_all(), first=first, status=status, headers=headers)
 
-    def _part(self, request: Request, artifact: Artifact, etag: str) -> ByteRange | None:
-        asked = request.headers.get("range")
-        if asked is None or request.method == "HEAD" or not range_still_holds(request.headers.get("if-range"), etag):
-            return None
-        try:
-            return byte_range(asked, artifact.bytes)
-        except RangeNotSatisfiable as error:
-            raise Problem(error.code, str(error), headers={"Content-Range": error.content_range}) from None
-
     async def mine(self, request: Request, caller: Caller) -> Job:
         """The job of the path, if it is the caller's."""
         return await own_job(self.parts.jobs, caller, request.path_params["job_id"])
+
+
+def _download_headers(job: Job, name: str, *, etag: str) -> dict[str, str]:
+    kind = _download(job, name)
+    return {
+        "ETag": f'"{etag}"',
+        "Accept-Ranges": "bytes",
+        "Content-Type": kind.media_type,
+        "Content-Disposition": attachment(job.source.filename, kind.extension, otherwise=job.id),
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "private, max-age=0",
+    }
+
+
+def _part(request: Request, size: int, etag: str) -> ByteRange | None:
+    """The range that the request asks for; None: the whole file."""
+    asked = request.headers.get("range")
+    if asked is None or request.method == "HEAD" or not range_still_holds(request.headers.get("if-range"), etag):
+        return None
+    try:
+        return byte_range(asked, size)
+    except RangeNotSatisfiable as error:
+        raise Problem(error.code, str(error), headers={"Content-Range": error.content_range}) from None
 
 
 def _outputs(job: Job) -> tuple[str, ...]:
@@ -308,7 +340,9 @@ LIST_PARAMETERS = (
         "Only jobs with this metadata: `metadata[key]=value`",
     ),
     Parameter("name", "query", {"type": "string"}, "Text that the file's name or its address contains"),
-    Parameter("q", "query", {"type": "string"}, "Text that the transcript contains"),
+    Parameter(
+        "q", "query", {"type": "string"}, "Words that were said, and phrases in quotes; whatever their case and accents"
+    ),
     Parameter("order", "query", {"enum": ["asc", "desc"], "default": "desc"}, "By creation"),
 )
 
@@ -329,7 +363,7 @@ def _filter(request: Request, caller: Caller, keys: SigningKeys) -> tuple[JobFil
         source=query_choice(query, "source", ["upload", "url", "live"]),
         language=_language(query.get("language", "")),
         metadata=metadata,
-        text=query.get("q") or None,
+        query=asked if (asked := Query.of(query.get("q", ""))).phrases else None,
         name=query.get("name") or None,
         descending=query_choice(query, "order", ["asc", "desc"]) != "asc",
         after=None if cursor is None else read_cursor(keys, cursor, owner=_owner(caller)),

@@ -21,8 +21,8 @@ from server.model.errors import Refused
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
 from server.requests.parts import RouteParts
-from server.requests.request import admit_reader, live_job, no_such_job
-from server.streams.rendering import Rendered, json_with_type
+from server.requests.request import admit_reader, live_job, no_such_job, query_languages
+from server.streams.rendering import Languages, Rendered, json_with_type
 from server.waiting import racing, until_first
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"
@@ -102,7 +102,15 @@ class LiveSockets:
                 _check_length(data, live)
                 await seat.write(data)
 
-    async def _follow(self, socket: Socket, job_id: str, after: int, acks: "Acks | None" = None) -> None:
+    async def _follow(
+        self,
+        socket: Socket,
+        job_id: str,
+        after: int,
+        acks: "Acks | None" = None,
+        *,
+        languages: Languages = None,
+    ) -> None:
         """Send a job's events and partials as they come, until no more can come. Acks that are nearly due go before."""
         with self.parts.following.open_reader(
             job_id, after=after, quiet_s=self.parts.stream_limits.rules.keep_alive_s
@@ -112,7 +120,7 @@ class LiveSockets:
                 if batch is not None:
                     async with reader.record_delivery(batch):
                         ack = acks.frame() if acks is not None and acks.nearly_due else b""
-                        await socket.send_frames(ack + batch.join_bytes(_as_frame))
+                        await socket.send_frames(ack + batch.join_bytes(_as_frame, languages))
 
     async def _acknowledge(self, socket: Socket, acks: "Acks") -> None:
         """Send the acks with which no events went."""
@@ -127,20 +135,23 @@ class LiveSockets:
         websocket = socket.websocket
         self.parts.access.check_page(websocket)
         job = await admit_reader(websocket, Scope.EVENTS, self.parts)
-        after = await self._place(websocket, job)
+        after, languages = await self._place(websocket, job), query_languages(websocket.query_params)
         await socket.accept()
         seat, job_id = self.parts.stream_limits.hold_stream(job), job.id
         del job  # so that not every reader keeps one in memory
         with seat, self.parts.metrics.subscribers.track_inprogress():
-            async with racing(self._send_events(socket, job_id, after), _refuse_data(websocket)) as (send, receive):
+            async with racing(self._send_events(socket, job_id, after, languages), _refuse_data(websocket)) as (
+                send,
+                receive,
+            ):
                 pass
         for task in (receive, send):
             if not task.cancelled():
                 task.result()
 
-    async def _send_events(self, socket: Socket, job_id: str, after: int) -> None:
+    async def _send_events(self, socket: Socket, job_id: str, after: int, languages: Languages) -> None:
         socket.may_rest = True
-        await self._follow(socket, job_id, after)
+        await self._follow(socket, job_id, after, languages=languages)
         job = await self.parts.jobs.get(job_id)
         if job is None:
             raise no_such_job()

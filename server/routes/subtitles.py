@@ -6,7 +6,7 @@ The route of a channel uses it for the channel's newest session.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -14,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.attribution import spoken_words, word_turn
+from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
+from pipeline.documents.translated import segments_in
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import SpeakerTurn
@@ -31,7 +33,8 @@ from server.jobs.orders import subtitle_shape
 from server.model.jobs import Job, State
 from server.model.orders import Order
 from server.requests.parts import RouteGroup
-from server.requests.request import READER_CODES, admit_reader
+from server.requests.request import READER_CODES, admit_reader, query_target
+from server.translation.targets import written_language
 
 MAX_SHAPES = 4  # shapes of one job, other than its own, that are rendered at the same time
 SHARED_S = 2.0  # how long a rendering serves all players; that of 45 minutes of speech takes 0.2 s of a core
@@ -42,8 +45,11 @@ VTT_ANSWERS = {
     304: Answer("Unchanged"),
 }
 
-Rendering: TypeAlias = tuple[str, State, SubtitleShape]
-"""The subtitles of a job in one of its states and in one shape."""
+Rendering: TypeAlias = tuple[str, State, int, SubtitleShape, str | None]
+"""The subtitles of a job in one state and revision, in one shape and one language; None: the original."""
+
+TOKEN = Parameter("token", "query", {"type": "string"}, "A stream token")
+ONE_LANG = Parameter("lang", "query", {"type": "string"}, "The code of a translation; left out: the original")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,11 @@ class Subtitles(RouteGroup):
                 summary="The subtitles of a job so far",
                 description="Takes the owner's key, or a stream token as `?token=`. Cues that were shown stay as they "
                 "are; only the end of the last one may still move.",
-                parameters=(Parameter("token", "query", {"type": "string"}, "A stream token"), *SHAPE_PARAMETERS),
+                parameters=(
+                    Parameter("token", "query", {"type": "string"}, "A stream token"),
+                    ONE_LANG,
+                    *SHAPE_PARAMETERS,
+                ),
                 answers=VTT_ANSWERS,
                 codes=(*READER_CODES, "output_not_found", "invalid_parameter"),
             )
@@ -73,20 +83,20 @@ class Subtitles(RouteGroup):
 
         Raises Refused invalid_parameter, Problem output_not_found, too_many_connections.
         """
-        shape = _parse_shape(request)
+        shape, target = _parse_shape(request), query_target(request.query_params)
         if job is None:
             return _vtt(request, growing_vtt([], 0))
         if job.terminal and not job.order.keeps_results:
             raise Problem("output_not_found", "the results of this job are not kept")
-        return _vtt(request, await self._render_once(job, job.order.subtitles if shape is None else shape))
+        return _vtt(request, await self._render_once(job, job.order.subtitles if shape is None else shape, target))
 
-    async def _render_once(self, job: Job, shape: SubtitleShape) -> bytes:
+    async def _render_once(self, job: Job, shape: SubtitleShape, target: str | None) -> bytes:
         """Render the subtitles once for all requests until SHARED_S later. Raises Problem too_many_connections."""
-        key = (job.id, job.state, shape)
+        key = (job.id, job.state, job.revision, shape, target)
         if key not in self._made:
-            if shape != job.order.subtitles:
+            if shape != job.order.subtitles or target not in (None, *job.order.translate_to):
                 self._check_shapes(job)
-            making = self._made[key] = asyncio.create_task(self._render(job, shape))
+            making = self._made[key] = asyncio.create_task(self._render(job, shape, target))
             making.add_done_callback(partial(self._forget_later, key))
         return await asyncio.shield(self._made[key])  # the next reader needs it, even if this one leaves
 
@@ -95,7 +105,7 @@ class Subtitles(RouteGroup):
 
     def _check_shapes(self, job: Job) -> None:
         """Raise Problem too_many_connections while MAX_SHAPES renderings of the job are unfinished."""
-        making = sum(job_id == job.id and not task.done() for (job_id, _, _), task in self._made.items())
+        making = sum(job_id == job.id and not task.done() for (job_id, *_), task in self._made.items())
         if making >= MAX_SHAPES:
             raise Problem(
                 "too_many_connections",
@@ -103,9 +113,9 @@ class Subtitles(RouteGroup):
                 headers={"Retry-After": "2"},
             )
 
-    async def _render(self, job: Job, shape: SubtitleShape) -> bytes:
+    async def _render(self, job: Job, shape: SubtitleShape, target: str | None) -> bytes:
         stored = await self.parts.storage.timelines.entries(job.id)
-        return await compute(job.account, total_bytes(stored), _rendered, stored, shape, job.order)
+        return await compute(job.account, total_bytes(stored), _rendered, stored, shape, job.order, target)
 
 
 def _parse_shape(request: Request) -> SubtitleShape | None:
@@ -117,13 +127,16 @@ def _parse_shape(request: Request) -> SubtitleShape | None:
     return shape if given else None
 
 
-def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order) -> bytes:
-    """The subtitles of a stored timeline. Call it on a thread, because hours of speech take a moment.
+def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order, target: str | None) -> bytes:
+    """The subtitles of a stored timeline, in the language *target* if it is given.
+
+    Call it on a thread, because hours of speech take a moment.
 
     Until the turns of speakers are final, words have the labels that readers know.
     """
     past = Transcription.of(map(unpack, stored))
-    chunks = past.chunks()
+    state = Correcting(past.said, past.labels, past.corrections)
+    chunks = corrected_chunks(past.chunks(), state) if past.corrections else past.chunks()
     segments = [segment for chunk in chunks for segment in chunk.segments]
     said: Sequence[SpeakerTurn] | None = None
     if past.turns is not None:
@@ -131,7 +144,13 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order) -> by
     elif order.diarize:
         pairs = zip(past.labels, past.said, strict=True)
         said = [word_turn(label, word, channel) for label, (word, channel) in pairs if label is not None]
+    if said is not None and past.corrections:
+        said = [replace(turn, speaker=state.name_of(turn.speaker)) for turn in said]
     language = next((chunk.language for chunk in chunks if chunk.language is not None), order.language)
+    if target is not None:
+        written = written_language(order, translated=True)
+        segments = segments_in(segments, past, target, written=written, spoken=language)
+        said, language = None, target
     return growing_vtt(segments, max((chunk.end for chunk in chunks), default=0), shape, said, language=language)
 
 

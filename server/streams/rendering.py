@@ -4,11 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec.json import decode as json_decode
+
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
 from server.streams.partials import ShownPartial
 
 T = TypeVar("T")
+ORIGINAL = "original"
+"""Among the languages that a reader wants: the words as they are spoken."""
+
+Languages: TypeAlias = frozenset[str] | None
+"""ORIGINAL and codes of translations; None: everything."""
+
+_OF_WORDS = frozenset({"word", "segment", "partial", "language", "speakers.revised"})
 Seen: TypeAlias = Event | ShownPartial
 
 
@@ -31,6 +40,14 @@ class Rendered:
         """The number of the event; a partial has none."""
         return None if isinstance(self.seen, ShownPartial) else self.seen.seq
 
+    def is_for(self, languages: Languages) -> bool:
+        """Whether a reader of these *languages* gets it. What is in no language is for all."""
+        if languages is None:
+            return True
+        if self.kind == "translation":
+            return self.form(_target_of) in languages
+        return self.kind not in _OF_WORDS or ORIGINAL in languages
+
     def form(self, make: Callable[["Rendered"], T]) -> T:
         """The result of *make*, which is called once for all readers."""
         if make not in self._forms:
@@ -50,7 +67,7 @@ class RenderedBatch:
     """The newest of the partials; None if there are only events."""
     delivers_results: bool = field(init=False)
     """Whether it has all results of a job that keeps none. Only a job's last event has them."""
-    _joined: dict[Callable[..., bytes], bytes] = field(default_factory=dict)
+    _joined: dict[tuple[Callable[..., bytes], Languages], bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Look once at the items for all readers."""
@@ -59,11 +76,17 @@ class RenderedBatch:
         self.partial = last.seen if isinstance(last.seen, ShownPartial) else None
         self.delivers_results = last.delivers_results
 
-    def join_bytes(self, make: Callable[[Rendered], bytes]) -> bytes:
-        """The forms that *make* gives the items, joined. They are made once for all readers."""
-        if make not in self._joined:
-            self._joined[make] = b"".join(item.form(make) for item in self.items)
-        return self._joined[make]
+    def join_bytes(self, make: Callable[[Rendered], bytes], languages: Languages = None) -> bytes:
+        """The forms that *make* gives the items for readers of *languages*, joined: once for all of them."""
+        key = (make, languages)
+        if key not in self._joined:
+            self._joined[key] = b"".join(item.form(make) for item in self.items if item.is_for(languages))
+        return self._joined[key]
+
+
+def _target_of(item: Rendered) -> str:
+    target: str = json_decode(item.body)["target"]
+    return target
 
 
 def partial_body(job_id: str, partial: ShownPartial) -> bytes:

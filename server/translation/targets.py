@@ -1,9 +1,9 @@
 """Makes the translations of an order: one for each of its targets, by the operator's translator or the models here."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pipeline.audio import Samples, seconds
+from pipeline.audio import seconds
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.recognition.model_set import ModelSet
@@ -12,9 +12,10 @@ from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.timeline import Translation as TranslationEntry
 from pipeline.transcription import Transcription
 from pipeline.translation.listening import ListeningTranslator
-from pipeline.translation.target import Target, TargetOptions, Translated
+from pipeline.translation.target import CONTEXT_PAIRS, SamplesOf, Target, TargetOptions, no_samples
 from pipeline.translation.translator import Translator
-from pipeline.translation.units import Backlog, NumberedWord, Unit
+from pipeline.translation.units import Backlog, NumberedWord, spans_of
+from pipeline.words import join_words
 from server.model.offers import ANY_TARGET
 from server.model.orders import Order
 from server.translation.remote import ChatTranslator, LibreTranslator
@@ -31,6 +32,11 @@ class Translation:
     wait_s: float = 60.0
 
     @property
+    def listens(self) -> bool:
+        """Whether the audio is translated and not the text."""
+        return self.remote is None
+
+    @property
     def translates_to(self) -> tuple[str, ...]:
         """The languages that are known to be made, as codes; ANY_TARGET among them: all."""
         if self.remote is not None:
@@ -43,7 +49,7 @@ class Translation:
         *,
         tenant: str,
         past: Transcription | None = None,
-        samples_of: Callable[[Unit], Samples | None] = lambda _: None,
+        samples_of: SamplesOf = no_samples,
     ) -> list[Target]:
         """Make the targets of *order*. They have the words of *past* that have no translation yet.
 
@@ -57,7 +63,7 @@ class Translation:
         order: Order,
         tenant: str,
         past: Transcription | None,
-        samples_of: Callable[[Unit], Samples | None],
+        samples_of: SamplesOf,
     ) -> Target:
         live = order.live is not None
         translator: Translator = self.remote or ListeningTranslator(
@@ -79,12 +85,10 @@ class Translation:
         backlog = Backlog(language, spoken=written, live=live, by_sound=translator.listens)
         target = Target(options, translator, backlog, samples_of)
         if past is not None:
-            done = sorted(past.translations.get(language, {}).values(), key=lambda one: one.first)
-            numbers = {(one.channel, number) for one in done for number in range(one.first, one.last + 1)}
-            words = [NumberedWord(number, word, channel) for number, (word, channel) in enumerate(past.said)]
-            backlog.add(as_written(words, order), done=numbers)
-            context = [" ".join(word.text for word, _ in past.said[one.first : one.last + 1]) for one in done[-2:]]
-            target.context.extend(zip(context, (one.text for one in done[-2:]), strict=True))
+            done = translated_words(past, language)
+            backlog.add(as_written(numbered_words(past), order), done=done)
+            last = sorted(past.translations.get(language, {}).values(), key=lambda one: one.first)[-CONTEXT_PAIRS:]
+            target.context.extend((source_text(past, one), one.text) for one in last if one.text)
         return target
 
     async def close(self) -> None:
@@ -92,9 +96,9 @@ class Translation:
             await self.remote.close()
 
 
-def written_language(order: Order) -> str | None:
-    """The language of the order's text, if the order says it."""
-    return ENGLISH if order.task == TRANSLATE else order.language
+def written_language(order: Order, *, translated: bool = False) -> str | None:
+    """The language of the order's text, if the order says it; *translated*: only where it is not what is spoken."""
+    return ENGLISH if order.task == TRANSLATE else None if translated else order.language
 
 
 def as_written(words: Iterable[NumberedWord], order: Order) -> Iterable[NumberedWord]:
@@ -104,22 +108,35 @@ def as_written(words: Iterable[NumberedWord], order: Order) -> Iterable[Numbered
     return (replace(one, word=replace(one.word, language=ENGLISH)) for one in words)
 
 
-def entry_of(target: str, made: Translated) -> TranslationEntry:
-    """The entry of a translation for the job's timeline."""
-    unit = made.unit
-    lag_ms = None if made.lag_s is None else round(1000 * made.lag_s)
-    return TranslationEntry(target, unit.first, unit.last, unit.start, unit.end, made.text, unit.channel, lag_ms)
+def numbered_words(past: Transcription) -> list[NumberedWord]:
+    return [NumberedWord(number, word, channel) for number, (word, channel) in enumerate(past.said)]
 
 
-UNAVAILABLE, INCOMPLETE = "translation_unavailable", "translation_incomplete"
+def translated_words(past: Transcription, language: str, *, given_up: bool = True) -> set[tuple[int | None, int]]:
+    """The channels and numbers of words that need not be translated; *given_up*: also of those that cannot be."""
+    made = past.translations.get(language, {}).values()
+    return {(one.channel, number) for one in made if given_up or one.text for number in range(one.first, one.last + 1)}
 
 
-def incomplete_message(targets: Sequence[Target]) -> str | None:
+def source_text(past: Transcription, entry: TranslationEntry) -> str:
+    """What a translation translates."""
+    said = past.said[entry.first : entry.last + 1]
+    return join_words(word for word, channel in said if channel == entry.channel)
+
+
+def untranslated(past: Transcription, order: Order) -> str | None:
     """Where there is no translation, for a warning; None if there is one of everything."""
-    lacking = [(target.options.language, target.untranslated()) for target in targets]
-    said = [
-        f"into {language}: {', '.join(f'{seconds(start):.1f} to {seconds(end):.1f} s' for start, end in spans)}"
-        for language, spans in lacking
-        if spans
-    ]
-    return f"no translation {'; '.join(said)}" if said else None
+    lacking = []
+    for language in order.translate_to:
+        backlog = Backlog(language, spoken=written_language(order), live=False)
+        done = translated_words(past, language, given_up=False)
+        backlog.add(as_written(numbered_words(past), order), done=done)
+        if spans := spans_of(backlog.waiting()):
+            shown = (f"{seconds(start):.1f} to {seconds(end):.1f} s" for start, end in spans)
+            lacking.append(f"into {language}: {', '.join(shown)}")
+    return f"no translation {'; '.join(lacking)}" if lacking else None
+
+
+def translated_characters(past: Transcription) -> int:
+    """How many characters were translated, counted for each target."""
+    return sum(len(source_text(past, one)) for made in past.translations.values() for one in made.values() if one.text)

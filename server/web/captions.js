@@ -11,6 +11,8 @@ import { LiveText } from "./words.js";
 const STEPS = [0.35, 0.5, 0.7, 1, 1.35, 1.8, 2.4];
 const KEPT_AS = "scribewire.letters"; // in localStorage: the reader's size of letters
 const standing = find("#standing");
+const isOverlay = new URLSearchParams(location.search).has("overlay");
+if (isOverlay) document.documentElement.classList.add("overlay"); // before the words: only the language asked for is shown
 const text = new LiveText(find("#captions"), find("#captions-log"));
 let step = storedStep();
 let overlay = null;

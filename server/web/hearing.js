@@ -3,6 +3,7 @@
 
 import { root } from "./api.js";
 import { code, make } from "./dom.js";
+import { offerTargets } from "./languages.js";
 
 const MAX_NAMED = 5; // with more languages only their number is shown
 
@@ -12,7 +13,8 @@ const list = new Intl.ListFormat("en", { type: "conjunction" });
 export async function showHearing() {
   const answer = await fetch(new URL("readyz", root)).catch(() => null);
   if (!answer?.ok) return;
-  const { models, languages, bundled, speakers, endpointing } = await answer.json();
+  const { models, languages, bundled, speakers, endpointing, translates_to: targets } = await answer.json();
+  offerTargets(targets ?? []);
   const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `by ${name} in ${said(hears)}`);
   for (const choice of document.querySelectorAll("select[name=model]")) {
     choice.replaceChildren(choice.options[0], ...models.map(({ name }) => make("option", { value: name }, name)));

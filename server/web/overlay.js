@@ -29,6 +29,7 @@ const PARAMETERS = {
   background: ["0000", colour],
   align: ["center", oneOf("left", "center", "right")],
   hide: ["8", whole(0, 600)],
+  lang: ["original", { read: (text) => (/^[\w-]{2,20}$/.test(text) ? text : null), must: "be original or a language" }],
 };
 
 /** Return the parameters of the overlay that *query* asks for, null without one. Throws Said for a wrong value. */
@@ -62,9 +63,10 @@ export class Overlay {
 
   /** Show the words, until nothing was said for as long as the address asks. */
   heard() {
-    this.#box.classList.remove("silent");
+    const { classList } = document.documentElement;
+    classList.remove("silent");
     clearTimeout(this.#timer);
-    if (this.#hide) this.#timer = setTimeout(() => this.#box.classList.add("silent"), this.#hide * 1000);
+    if (this.#hide) this.#timer = setTimeout(() => classList.add("silent"), this.#hide * 1000);
     this.#prune();
   }
 

@@ -61,6 +61,8 @@ const WHAT_TO_DO = {
   bytes_not_heard: "Upload that part as a file of its own if words are missing.",
   language_doubtful: "Name the languages that are spoken, then upload the file again.",
   fallback_model: "Ask the operator of the server to repair its model.",
+  translation_incomplete: "Upload the file again once the translator answers, or see the original there.",
+  translation_unavailable: "Ask the operator of the server to look after its translator if that lasts.",
   webhook_disabled: "Redeliver the webhooks once their address answers again.",
 };
 

@@ -28,7 +28,7 @@ const STANDINGS = {
 };
 
 const KEEP_ALIVE_MS = 5000; // the server ends a session of which it hears nothing for 30 s
-const CHANGEABLE = "[name=language], [name=keywords]"; // also while a session runs
+const CHANGEABLE = "[name=language], [name=keywords], [name=translate_to]"; // also while a session runs
 
 const LEFT_AS = "scribewire.left"; // in sessionStorage: the jobs of the session that the last page of this tab had
 

@@ -1,6 +1,7 @@
 // Shows live words as they come: final ones stay, and after them are words that may still change.
 
 import { make } from "./dom.js";
+import { Translations } from "./languages.js";
 import { Voices, named } from "./voices.js";
 
 const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
@@ -10,6 +11,7 @@ const LOGGED = 20; // closed segments that stay in the live region
 export class LiveText {
   #box;
   #log;
+  #translations;
   #speech = new Map(); // by channel; undefined where all are heard together
   #words = new Map(); // by index, because who says them may be revised
   #voices = new Voices();
@@ -18,18 +20,21 @@ export class LiveText {
   constructor(box, log = null) {
     this.#box = box;
     this.#log = log;
+    this.#translations = new Translations(box);
     this.clear();
   }
 
   clear() {
     this.#box.replaceChildren();
     this.#log?.replaceChildren();
+    this.#translations.clear();
     this.#voices = new Voices();
     this.newStream();
   }
 
   /** Take an event of a job. Events without words are ignored. */
   hear(event) {
+    if (event.type === "word" || event.type === "translation") this.#translations.hear(event);
     if (event.type === "word") this.#following(() => this.#words.set(event.index, this.#of(event).word(event)));
     else if (event.type === "partial") this.#following(() => this.#of(event).partially(event));
     else if (event.type === "segment") this.#segment(event);

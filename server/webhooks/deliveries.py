@@ -78,7 +78,7 @@ class Deliveries:
             account = await self.storage.accounts.account(delivery.account)
             if job is None or account is None:
                 return None
-            announcement = await self.records.message(job)
+            announcement = await self.records.message(job, delivery.event)
         except StorageError:
             raise
         except Exception:  # noqa: BLE001  an attempt that is not recorded would be repeated for ever

@@ -102,7 +102,8 @@ def test_the_prompt_may_come_from_standard_input(command, given):
 def test_what_cannot_be_done_is_said_in_one_line(command, arguments, stdin, said):
     status, out, err = command(*arguments, stdin=stdin)
     assert (status, out) == (2, "")
-    assert err.startswith("error: ")
+    assert err.startswith("estimate: ")
+    assert err.endswith(".\n")
     assert said in err
     assert err.count("\n") == 1
 

@@ -287,3 +287,72 @@ def test_whatever_is_joined_cut_and_damaged_is_heard_or_named(clip, tmp_path, se
         asked = [program, "-v", "quiet", "-i", tmp_path / "mixture", "-ac", "1", "-ar", f"{RATE}", "-f", "s16le", "-"]
         found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
         assert len(samples) > len(found) // 2 - position(0.3) or notes
+
+
+def riff(form: bytes, fmt: bytes, *chunks: tuple[bytes, bytes]) -> bytes:
+    """Return a WAV file of these chunks, little-endian or as RIFX."""
+    order = ">" if form == b"RIFX" else "<"
+    parts = [(b"fmt ", fmt), *chunks]
+    body = b"".join(name + struct.pack(f"{order}I", len(data)) + data + bytes(len(data) % 2) for name, data in parts)
+    return form + struct.pack(f"{order}I", 4 + len(body)) + b"WAVE" + body
+
+
+SAMPLES = {  # numpy's kind of sample, the code of WAV
+    "<i2": (1, 16),
+    "<i4": (1, 32),
+    "<f4": (3, 32),
+    "<f8": (3, 64),
+    "u1": (1, 8),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("channels", [1, 6])
+def test_a_big_endian_wav_file_is_heard(clip, kind, channels):
+    code, bits = SAMPLES[kind]
+    scale = {"<i2": 2**15 - 1, "<i4": 2**31 - 128, "u1": 127}.get(kind, 1.0)
+    values = (np.repeat(clip, channels) * scale + (128 if kind == "u1" else 0)).astype(kind.replace("<", ">"))
+    frame = channels * bits // 8
+    fmt = struct.pack(">HHIIHH", code, channels, RATE, RATE * frame, frame, bits)
+    data = riff(b"RIFX", fmt, (b"data", values.tobytes()))
+    for live in (False, True):
+        samples, notes = hear(data, live=live)
+        assert np.abs(samples - clip).max() < (0.02 if kind == "u1" else 1e-3)
+        assert notes == ()
+    assert len(hear(data + encode(clip, "wav", "pcm_s16le") + data)[0]) == 3 * len(clip)
+    assert codes(hear(data[:-9000])[1]) == (TRUNCATED,)
+
+
+def test_a_big_endian_wav_file_of_a_codec_that_has_an_order_of_its_own_is_refused():
+    fmt = struct.pack(">HHIIHHHH", 0x11, 1, RATE, RATE // 2, 256, 4, 2, 505)
+    with pytest.raises(InvalidAudio):
+        hear(riff(b"RIFX", fmt, (b"data", bytes(25600))))
+
+
+@pytest.mark.parametrize("form", [b"RIFF", b"RIFX"])
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("live", [False, True])
+def test_all_chunks_of_sound_of_a_wav_file_are_heard(clip, form, count, *, live):
+    """As recorders write them that were paused, with marks between them."""
+    order = ">" if form == b"RIFX" else "<"
+    pieces = np.array_split((clip * 32767).astype(f"{order}i2"), count)
+    chunks = [one for piece in pieces for one in ((b"data", piece.tobytes()), (b"cue ", bytes(28)), (b"LIST", b"abc"))]
+    data = riff(form, struct.pack(f"{order}HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16), *chunks)
+    samples, notes = hear(data, live=live)
+    assert len(samples) == len(clip)
+    assert np.abs(samples - clip).max() < 1e-3
+    assert notes == ()
+    samples, notes = hear(data + encode(clip, "wav", "pcm_s16le"), live=live)
+    assert len(samples) == 2 * len(clip)
+
+
+def test_samples_of_24_bits_that_take_32_are_heard(clip):
+    """As Windows records them (WAVE_FORMAT_EXTENSIBLE)."""
+    kind = struct.pack("<HHIIHH", 0xFFFE, 1, RATE, 4 * RATE, 4, 32)
+    pcm = b"\1\0\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
+    for valid in (24, 32):
+        fmt = kind + struct.pack("<HHI", 22, valid, 4) + pcm
+        samples, notes = hear(riff(b"RIFF", fmt, (b"data", (clip * (2**31 - 256)).astype("<i4").tobytes())))
+        assert len(samples) == len(clip), valid
+        assert np.abs(samples - clip).max() < 1e-3
+        assert notes == ()

@@ -10,7 +10,6 @@ from av.stream import Disposition
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.focus import CENTRE
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.live_tracks import AHEAD, PATIENCE, SpokenTrack, all_tracks
 from pipeline.ingest.pieces import TrackPiece
@@ -38,7 +37,7 @@ class Live:
         separate = 2 if track == SEPARATE else None
         self.told: list[tuple[int, str]] = []  # samples heard before each note, and the note
         heard: list[Samples] = []
-        with isolation.live(DecodeLimits(), track=track, separate=separate, focus=CENTRE) as live:
+        with isolation.live(DecodeLimits(), track=track, separate=separate, unmixed=track == AUTO) as live:
 
             def write() -> None:
                 for at in range(0, len(data), 700):

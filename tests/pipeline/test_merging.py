@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.merging import find_new_words
+from pipeline.recognition.merging import find_new_words, select_of_turn
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import perfect, result_of, stream, talk, timed_words, voice
 
@@ -90,3 +90,23 @@ def test_a_turn_over_which_a_model_stretches_the_last_word_before_it_is_heard_by
 def test_a_word_that_is_said_again_after_a_pause_is_told_again(word):
     first, second = [(word, 1.0, 1.4), ("no", 1.4, 1.8)], [("no", 2.6, 3.0)]
     assert across_a_pause(first, second, [*first, *second]) == f"{word} no no"
+
+
+def of_turn(*heard: tuple[str, float, float]) -> list[Word]:
+    """Return the words of a turn that begins at 2.6 s, after "come down." which ended at 1.6 s."""
+    earlier = timed_words(("come", 0.8, 1.1), ("down.", 1.1, 1.6))
+    return list(select_of_turn(timed_words(*heard), earlier, position(2.6)))
+
+
+def test_the_first_word_of_a_turn_is_kept_where_it_is_placed_before_the_pause():
+    words = of_turn(("come", 0.8, 1.1), ("down.", 1.1, 1.5), ("The", 1.5, 1.6), ("child", 3.0, 3.6))
+    assert [word.text for word in words] == ["The", "child"]
+    assert words[0].start == position(3.0)
+    assert words[0].end == words[1].start
+    assert words[1].end == position(3.6)
+
+
+def test_the_last_word_before_a_turn_is_left_out_where_it_is_placed_in_the_turn():
+    words = of_turn(("come", 0.8, 1.1), ("down.", 1.1, 2.9), ("The", 2.9, 3.0), ("down", 3.0, 3.6))
+    assert [word.text for word in words] == ["The", "down"]
+    assert of_turn(("come", 0.8, 1.1), ("down.", 1.1, 1.5), ("The", 1.5, 1.6)) == [], "the turn has no word yet"

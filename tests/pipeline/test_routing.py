@@ -284,3 +284,20 @@ def test_every_word_belongs_to_the_nearest_utterance():
     assert [[word.text for word in words_in(span, spans, words)] for span in spans] == [["0", "2.2"], ["3.5", "5", "7"]]
     answer = RecognitionResult(tuple(words), "en", 1.0, -0.1, 0.0)
     assert merge_answers(spans, dict.fromkeys(spans, answer)).words == tuple(words)
+
+
+def test_the_language_of_a_live_utterance_does_not_change_once_words_of_it_are_final():
+    spoken = Spoken([(0, 4, "fr")])
+    request = request_of(spoken, 0, 4.5, turn=0, before="es")
+    final = replace(request, decided=(Word("es0", 0, position(0.4), 0.9),))
+    found = [hear(FakeModels(spoken, small=False), one) for one in (request, final)]
+    assert [(one.language, one.changed) for one in found] == [("fr", None), ("es", None)]
+
+
+@pytest.mark.parametrize("turn", [None, 0])
+@pytest.mark.parametrize("small", [True, False])
+def test_a_lone_short_word_keeps_the_language_before_it_unless_its_words_are_sure_in_another(turn, small):
+    lone = Spoken([(0, 0.5, "en")], seems={0: {"fr": 0.97, "en": 0.02, "es": 0.01}})
+    assert hear(FakeModels(lone, small=small), request_of(lone, 0, 1, turn=turn, before="en")).language == "en"
+    plain = Spoken([(0, 0.5, "fr")])
+    assert hear(FakeModels(plain, small=small), request_of(plain, 0, 1, turn=turn, before="en")).language == "fr"

@@ -235,3 +235,24 @@ async def test_a_path_may_be_a_text_and_jobs_are_listed_canceled_and_deleted(sma
             await client.cancel(again[0]["job_id"])
         with pytest.raises(FileNotFoundError):
             await client.submit("nowhere.wav")
+
+
+async def test_a_client_comes_again_when_the_server_has_room():
+    answers = [
+        b'429 Too Many Requests\r\nRetry-After: 0\r\n|{"code": "rate_limited", "detail": "later"}',
+        b'429 Too Many Requests\r\nRetry-After: 0\r\n|{"code": "queue_full", "detail": "later"}',
+        b'200 OK\r\n|{"plan": "free"}',
+        b'429 Too Many Requests\r\nRetry-After: 99999\r\n|{"code": "quota_exceeded", "detail": "next month"}',
+    ]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head, _, body = answers.pop(0).partition(b"|")
+        writer.write(b"HTTP/1.1 %sConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "sw_live_any") as client:
+        assert await client.usage() == {"plan": "free"}
+        with pytest.raises(ServiceError, match="next month"):
+            await client.usage()

@@ -348,6 +348,18 @@ def test_a_file_is_sent_again_by_itself_when_the_server_is_back(browser, server,
         browser.get("about:blank")
 
 
+def test_a_channel_each_is_offered_where_two_people_talk_at_the_same_time(page, server, key):
+    readers = [soundfile.read(SPEECH / "human" / name, dtype="int16")[0] for name in ("jfk.flac", "austen_0870.flac")]
+    sides = np.stack([reader[: min(map(len, readers))] for reader in readers], axis=1)
+    sound = io.BytesIO()
+    soundfile.write(sound, sides, 16_000, format="WAV")
+    job = listed(server, key, "talk.wav", sound.getvalue(), record="true", word_timestamps="true")
+    page.open(f"#job/{job}", key=key)
+    page.until_text("#job-warnings", "each channel as a speaker", max_s=40)
+    page.click("#job-apart")
+    page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=60)
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Yield another web server with the clips."""

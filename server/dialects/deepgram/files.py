@@ -21,7 +21,7 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, json_respon
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest
-from server.model.bounds import WEBHOOK_EVENTS
+from server.model.bounds import USUAL_WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order
 from server.requests.parts import RouteParts
@@ -82,4 +82,6 @@ def _with_callback(listening: FileRequest, shape: DeepgramShape) -> Order:
     if listening.callback is None:
         return listening.order
     callback = {"dialect": NAME, **asdict(shape)}
-    return replace(listening.order, webhook_url=listening.callback, webhook_events=WEBHOOK_EVENTS, callback=callback)
+    return replace(
+        listening.order, webhook_url=listening.callback, webhook_events=USUAL_WEBHOOK_EVENTS, callback=callback
+    )

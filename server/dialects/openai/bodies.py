@@ -61,15 +61,15 @@ def diarized_body(job: Job, chunks: Iterable[bytes]) -> bytes:
     return orjson.dumps(shown)
 
 
-def text_body(job: Job, chunks: Iterable[bytes]) -> bytes:
+def text_body(job: Job, stored: Iterable[bytes]) -> bytes:
     """The body of json with log probabilities. Call it on a thread, because a long file takes a moment."""
-    return orjson.dumps({"text": job.text, "logprobs": word_logprobs(job, chunks), "usage": usage(job)})
+    return orjson.dumps({"text": job.text, "logprobs": word_logprobs(job, stored), "usage": usage(job)})
 
 
-def word_logprobs(job: Job, chunks: Iterable[bytes]) -> list[Mapping[str, Any]]:
+def word_logprobs(job: Job, stored: Iterable[bytes]) -> list[Mapping[str, Any]]:
     """The log probability of each word of the text, with the space before it: the tokens join to the text."""
     text, shown, at = job.text or "", list[Mapping[str, Any]](), 0
-    for segment in _in_time(chunks):
+    for segment in _in_time(stored):
         for word in segment.words:
             end = text.index(word.text, at) + len(word.text)
             shown.append(logprob(text[at:end], round(word.probability, 4)))

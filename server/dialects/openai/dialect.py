@@ -10,6 +10,7 @@ from server.dialects.openai.files import AudioFiles
 from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
 from server.dialects.openai.secrets import ClientSecrets
+from server.dialects.openai.translations import RealtimeTranslations
 from server.http.codes import CODES
 from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
 from server.jobs.known_speakers import NAMES, REFERENCES
@@ -76,7 +77,8 @@ SCHEMAS: Mapping[str, Any] = {
 def build(parts: RouteParts) -> DialectRoutes:
     secrets = ClientSecrets(parts)
     operations = [*AudioFiles(parts).operations(), *Models(parts.offers).operations(), *secrets.operations()]
-    return DialectRoutes(operations=operations, sockets=Realtime(parts, secrets).routes())
+    sockets = [*Realtime(parts, secrets).routes(), *RealtimeTranslations(parts).routes()]
+    return DialectRoutes(operations=operations, sockets=sockets)
 
 
 OPENAI = Dialect(

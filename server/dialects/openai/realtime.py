@@ -207,38 +207,38 @@ class _Conversation:
                 return
             event_id: str | None = None
             try:
-                said = _parse_message(message.get("text"))
+                said = parse_message(message.get("text"))
                 event_id = said.get("event_id") if isinstance(said.get("event_id"), str) else None
                 await self._handle_message(said)
-            except _Misunderstood as wrong:
+            except Misunderstood as wrong:
                 await self.socket.wait_for_turn()
                 await self._send([error_event(wrong.problem, event_id)])
 
     async def _handle_message(self, said: Mapping[str, Any]) -> None:
-        """Carry out one message. Raises _Misunderstood if the conversation can continue, RequestError if it cannot."""
+        """Carry out one message. Raises Misunderstood if the conversation can continue, RequestError if it cannot."""
         match said.get("type"):
             case "session.update":
                 await self._change_config(said.get("session"))
             case "input_audio_buffer.append":
-                await self._take_audio(_audio(said.get("audio")))
+                await self._take_audio(decode_audio(said.get("audio")))
             case "input_audio_buffer.commit":
                 await self._commit()
             case "input_audio_buffer.clear":
                 await self._clear()
             case str(kind):
-                raise _Misunderstood("invalid_message", f"a transcription session takes no event {kind[:100]!r}")
+                raise Misunderstood("invalid_message", f"a transcription session takes no event {kind[:100]!r}")
             case _:
-                raise _Misunderstood("invalid_message", "type must name an event")
+                raise Misunderstood("invalid_message", "type must name an event")
 
     async def _change_config(self, session: object) -> None:
         """Change the configuration. Audio that was sent before is recognised with the old one."""
         await self.socket.wait_for_turn()
         if not isinstance(session, dict):
-            raise _Misunderstood("invalid_parameter", "session must be an object")
+            raise Misunderstood("invalid_parameter", "session must be an object")
         try:
             wanted = self.wanted.with_changes(session, self.offer)
         except Refused as error:
-            raise _Misunderstood(error.code, error.detail, error.errors) from None
+            raise Misunderstood(error.code, error.detail, error.errors) from None
         if self._open is not None and wanted.order() != self.wanted.order():
             await self._end_session(self._open)
         elif self._open is not None and wanted.manual != self.wanted.manual:
@@ -260,7 +260,7 @@ class _Conversation:
         if self._open is not None:
             await self._send(self._open.items.commit(self._open.session.seat.finalize()))
         elif not self._uncommitted and self.wanted.manual:
-            raise _Misunderstood("input_audio_buffer_commit_empty", EMPTY)
+            raise Misunderstood("input_audio_buffer_commit_empty", EMPTY)
         self._uncommitted = 0
 
     async def _clear(self) -> None:
@@ -296,7 +296,7 @@ class _Conversation:
         await opened.session.live.over.wait()
 
 
-class _Misunderstood(Exception):
+class Misunderstood(Exception):
     """A message that cannot be understood. The client gets an error and may continue."""
 
     def __init__(self, code: str, detail: str, errors: Sequence[FieldError] = ()) -> None:
@@ -304,15 +304,15 @@ class _Misunderstood(Exception):
         self.problem = Problem(code, detail, errors=errors)
 
 
-def _parse_message(text: str | None) -> Mapping[str, Any]:
+def parse_message(text: str | None) -> Mapping[str, Any]:
     said = message_of(text)
     if said is None:
-        raise _Misunderstood("invalid_json", "messages are JSON objects")
+        raise Misunderstood("invalid_json", "messages are JSON objects")
     return said
 
 
-def _audio(text: object) -> bytes:
+def decode_audio(text: object) -> bytes:
     try:
         return base64.b64decode(text if isinstance(text, str) else b"-", validate=True)
     except (binascii.Error, ValueError):
-        raise _Misunderstood("invalid_parameter", "audio must be base64") from None
+        raise Misunderstood("invalid_parameter", "audio must be base64") from None

@@ -4,10 +4,12 @@ import math
 from dataclasses import replace
 
 from pipeline.audio import seconds
+from pipeline.documents.archive import index_terms
 from pipeline.timeline import JobEnd, StateChange
+from server.model.accounts import TRANSLATED_CHARACTERS
 from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
 from server.model.outcomes import Outcome
-from server.storage.sql import fairness
+from server.storage.sql import archive, fairness
 from server.storage.sql.counters import change
 from server.storage.sql.database import Transaction
 from server.storage.sql.outbox import enqueue
@@ -19,6 +21,10 @@ QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # run_after of a job without a delay; the present time would delay it if the clock were set back
 
 
+class Corrected(Exception):
+    """Somebody corrected the transcript after the outcome was made of it: make it again."""
+
+
 def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job:
     """End the job of *row* in this transaction, as JobStore.finish() describes. Returns the job afterwards.
 
@@ -27,6 +33,8 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
     state = step(State(row["state"]), cause)
     if state is not outcome.state:
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
+    if state is State.COMPLETED and outcome.revision != row["revision"]:
+        raise Corrected
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
     wordless = state is State.COMPLETED and outcome.text == ""  # a recording without speech takes nothing
@@ -63,7 +71,7 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         "INSERT INTO artifacts (job, kind, blob, sha256, bytes) VALUES (?, ?, ?, ?, ?)",
         [(row["id"], made.kind, made.blob, made.sha256, made.bytes) for made in outcome.artifacts],
     )
-    _settle(tx, row, heard_s, returned=returned)
+    _settle(tx, row, heard_s, outcome.translated_characters, returned=returned)
     fairness.charge_end(tx, row, state, heard_s)
     used_s = 0.0 if returned else heard_s or 0.0
     tx.run(
@@ -72,6 +80,9 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
         (row["id"], row["account"], row["environment"], state, used_s, outcome.model, tx.now),
     )
     append(tx, row["id"], [*outcome.entries, JobEnd(state)])
+    if outcome.text and row["kept"]:
+        where = {"account": row["account"], "environment": row["environment"], "job_id": row["id"]}
+        archive.index(tx, **where, terms=index_terms(outcome.text))
     ended = tx.one("SELECT * FROM jobs WHERE id = ?", (row["id"],))
     assert ended is not None
     job = job_of(ended)
@@ -79,13 +90,15 @@ def end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Job
     return job
 
 
-def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, *, returned: bool) -> None:
-    """Give the reserved allowance back, or adjust it to the audio that was used."""
+def _settle(tx: Transaction, row: SqlRow, heard_s: float | None, characters: int, *, returned: bool) -> None:
+    """Give the reserved allowance back, or adjust it to the audio and the translated *characters* that were used."""
     for quota in quotas_of(row["quotas"]):
         if returned:
             change(tx, row["account"], quota, -quota.amount)
         elif quota.name == "audio_seconds" and heard_s is not None:
             change(tx, row["account"], quota, math.ceil(heard_s) - quota.amount)
+        elif quota.name == TRANSLATED_CHARACTERS:
+            change(tx, row["account"], quota, characters)
 
 
 def cancel(tx: Transaction, row: SqlRow, *, return_quota: bool) -> None:

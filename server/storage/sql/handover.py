@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.jobs import Job
+from server.storage.sql.archive import forget
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import job_of, order_of, text_of
 from server.storage.sql.timeline import erase_words
@@ -49,6 +50,7 @@ def erase_outputs(tx: Transaction, job_id: str) -> str | None:
     )
     tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))
     erase_words(tx, job_id)
+    forget(tx, job_id)
     note_erasure(tx, job_id, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
     tx.announce(job_id)
     return job_id

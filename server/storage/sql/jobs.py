@@ -13,14 +13,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Unpack
 
-from server.keyed_limits import KeyedTurns
+from pipeline.timeline import Correction
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
 from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
 from server.model.leases import ClaimTerms, Lease
 from server.model.outcomes import Artifact
-from server.storage.sql import handover, leases, listing, submission
+from server.storage.sql import archive, handover, leases, listing, submission
 from server.storage.sql.database import (
     Database,
     SqlStore,
@@ -32,7 +32,9 @@ from server.storage.sql.database import (
     write_method,
 )
 from server.storage.sql.endings import QUEUE_TOPIC, cancel
+from server.storage.sql.outbox import enqueue
 from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
+from server.storage.sql.timeline import append
 from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
@@ -41,6 +43,26 @@ MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused wi
 def _get(tx: Transaction, job_id: str) -> Job | None:
     row = tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))  # noqa: S608  a constant
     return None if row is None else job_of(row)
+
+
+def _correct(tx: Transaction, job_id: str, entry: Correction, *, text: str | None, terms: Collection[str]) -> bool:
+    """Append a correction. Returns False if another one came first, or the job has ended or gone: read again.
+
+    The *text* of a finished job, and the *terms* by which the archive finds it, become those after the correction.
+    """
+    row = tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ? FOR UPDATE", (job_id,))  # noqa: S608  a constant
+    if row is None or row["revision"] != entry.revision - 1:
+        return False
+    job = job_of(row)
+    if (job.state is State.COMPLETED) != (text is not None):
+        return False
+    tx.run("UPDATE jobs SET revision = ? WHERE id = ?", (entry.revision, job_id))
+    append(tx, job_id, [entry])
+    if job.state is State.COMPLETED:
+        tx.run("UPDATE jobs SET text = ? WHERE id = ?", (text, job_id))
+        archive.index(tx, account=job.account, environment=job.environment, job_id=job_id, terms=terms)
+    enqueue(tx, job, "job.corrected")
+    return True
 
 
 def _list_canceled(tx: Transaction, job_ids: Collection[str]) -> list[str]:
@@ -94,8 +116,6 @@ class JobStore(SqlStore):
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
-        self._searching = asyncio.Semaphore(1)  # a search reads everything that an account has, which takes seconds
-        self._turns = KeyedTurns()  # of accounts that search
 
     # --- acceptance ---
 
@@ -170,10 +190,7 @@ class JobStore(SqlStore):
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
-        if which.text is None and which.name is None:
-            return await self.database.read(lambda tx: listing.find(tx, which, limit))
-        async with self._turns.turn(which.account), self._searching:
-            return await self.database.read(lambda tx: listing.find(tx, which, limit))
+        return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
         """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted."""
@@ -192,6 +209,7 @@ class JobStore(SqlStore):
     cancel = write_method(leases.request_cancel)
     note_answered = write_method(handover.note_answered)
     erase_outputs = write_method(handover.erase_outputs)
+    correct = write_method(_correct)
 
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
         """Remove record, timeline and deliveries, and record the erasure, in one commit.

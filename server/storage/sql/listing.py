@@ -7,38 +7,39 @@ from typing import Any
 import orjson
 
 from server.model.jobs import Job, JobFilter
+from server.storage.sql import archive
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.rows import JOB_COLUMNS, SqlRow, job_of
 
-SEARCHED_AT_ONCE = 200  # rows that a search for text holds in memory
+SEARCHED_AT_ONCE = 200  # rows that a search for names holds in memory
 
 
 def find(tx: Transaction, which: JobFilter, limit: int) -> list[Job]:
-    """At most *limit* jobs behind the cursor which.after. Jobs made after the first page shift no page."""
-    if which.text is None and which.name is None:
+    """At most *limit* jobs after the cursor which.after. Jobs made after the first page shift no page."""
+    if which.query is None and which.name is None:
         return [job_of(row) for row in _page(tx, which, limit, columns=JOB_COLUMNS)]
-    text, name = (None if wanted is None else wanted.casefold() for wanted in (which.text, which.name))
+    size = limit if which.name is None else SEARCHED_AT_ONCE
     found: list[str] = []
-    while len(found) < limit:  # the databases do not agree on upper case, so texts are compared here
-        page = _page(tx, which, SEARCHED_AT_ONCE, columns="id, created_at, source, text")
-        found += [row["id"] for row in page if _has(row, text, name)][: limit - len(found)]
-        if len(page) < SEARCHED_AT_ONCE:
+    while len(found) < limit:
+        page = _page(tx, which, size, columns="id, created_at, source, text")
+        found += [row["id"] for row in page if _has(row, which)][: limit - len(found)]
+        if len(page) < size:
             break
         which = replace(which, after=(page[-1]["created_at"], page[-1]["id"]))
     rows = [tx.one(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,)) for job_id in found]  # noqa: S608  a constant
     return [job_of(row) for row in rows if row is not None]
 
 
-def _has(row: SqlRow, text: str | None, name: str | None) -> bool:
-    """Whether the row's job has this *text* and this *name*, both in lower case. None: any."""
-    if text is not None and (row["text"] is None or text not in row["text"].casefold()):
+def _has(row: SqlRow, which: JobFilter) -> bool:
+    """Whether the row's job has the phrases and the name. The databases do not agree on case, so this compares it."""
+    if which.query is not None and not which.query.fits(row["text"] or ""):
         return False
     source = orjson.loads(row["source"])
-    return name is None or name in (source.get("filename") or source.get("url") or "").casefold()
+    return which.name is None or which.name.casefold() in (source.get("filename") or source.get("url") or "").casefold()
 
 
 def _page(tx: Transaction, which: JobFilter, limit: int, *, columns: str) -> Sequence[SqlRow]:
-    """At most *limit* rows behind the cursor. The text is not compared here."""
+    """At most *limit* rows after the cursor, which have the words of the query, but perhaps not one after the other."""
     conditions, values = _conditions(which)
     direction = "DESC" if which.descending else "ASC"
     return tx.all(
@@ -68,6 +69,10 @@ def _conditions(which: JobFilter) -> tuple[list[str], list[Any]]:
         add("language = ?", which.language)
     for key, value in which.metadata.items():  # not by JSON functions: a path cannot name every key
         add("EXISTS (SELECT 1 FROM metadata WHERE job = jobs.id AND key = ? AND value = ?)", key, value)
+    if which.query is not None:
+        more, wanted = archive.conditions_for(which.account, which.environment, which.query.terms())
+        conditions += more
+        values += wanted
     if which.after is not None:
         add(f"(created_at, id) {'<' if which.descending else '>'} (?, ?)", *which.after)
     return conditions, values

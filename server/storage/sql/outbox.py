@@ -42,15 +42,16 @@ CLAIM = """
 EVENTS = {State.COMPLETED: "job.completed", State.FAILED: "job.failed"}  # a canceled job sends nothing
 
 
-def enqueue(tx: Transaction, job: Job) -> None:
-    """Add the ended job's webhook message, if its client chose the event.
+def enqueue(tx: Transaction, job: Job, event: str | None = None) -> None:
+    """Add the webhook message of *event*, by default the ended job's, if its client chose the event.
 
     Its state is "disabled" if its address is disabled, and "failed" if too many deliveries are pending. redeliver() can
-    send it later.
+    send it later. A correction takes the place of the message about the one before: bodies have the newest revision.
     """
-    event, url = EVENTS.get(job.state), job.order.webhook_url
+    event, url = event or EVENTS.get(job.state), job.order.webhook_url
     if url is None or event is None or event not in job.order.webhook_events:
         return
+    tx.run("DELETE FROM deliveries WHERE job = ? AND event = ? AND url = ?", (job.id, event, url))
     off = _is_disabled(tx, job.account, url)
     full = None if off else _refusal(tx, job.account, url)
     state = "disabled" if off else "pending" if full is None else "failed"

@@ -51,7 +51,8 @@ TABLES = """
         warnings TEXT NOT NULL,
         kept INTEGER NOT NULL,            -- 0: results are handed over once
         speakers TEXT,                    -- who speaks for how long, where voices are told apart, as JSON
-        languages TEXT                    -- the seconds of speech in each that was found, most first, as JSON
+        languages TEXT,                   -- the seconds of speech in each that was found, most first, as JSON
+        revision INTEGER NOT NULL DEFAULT 0     -- of the corrections by people
     );
     -- Downloads and transcriptions are claimed apart, and each environment by itself.
     CREATE INDEX jobs_queue ON jobs (
@@ -223,6 +224,16 @@ TIMELINE = """
         body BLOB NOT NULL,
         PRIMARY KEY (job, seq, number)
     ) WITHOUT ROWID;
+
+    -- The words of finished transcripts: archive.py.
+    CREATE TABLE terms (
+        account TEXT NOT NULL,
+        environment TEXT NOT NULL,
+        term TEXT NOT NULL,
+        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        PRIMARY KEY (account, environment, term, job)
+    ) WITHOUT ROWID;
+    CREATE INDEX terms_job ON terms (job);
 """
 
 NEWEST = TABLES + TIMELINE
@@ -230,6 +241,7 @@ NEWEST = TABLES + TIMELINE
 
 COLUMNS = """
     ALTER TABLE jobs ADD COLUMN last_entry INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN stuck INTEGER NOT NULL DEFAULT 0;
     UPDATE jobs SET stuck = attempt;
     DROP INDEX jobs_queue;

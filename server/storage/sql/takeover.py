@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from pipeline.audio import position
+from pipeline.documents.archive import index_terms
 from pipeline.timeline import (
     DecidedUpTo,
     Entry,
@@ -37,13 +38,14 @@ from pipeline.timeline import (
     tag_of,
 )
 from server.model.jobs import TERMINAL_EVENTS
+from server.storage.sql import archive
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import LIVE, SqlRow, order_of
 
 
 def take_over(tx: Transaction) -> None:
     """Fill the table `timeline` from the tables `events` and `chunks`."""
-    for job in tx.all("SELECT id, class, options, last_seq FROM jobs ORDER BY id"):
+    for job in tx.all("SELECT id, account, environment, class, options, last_seq, kept, text FROM jobs ORDER BY id"):
         events = tx.all("SELECT seq, at, type, body FROM events WHERE stream = ? ORDER BY seq", (job["id"],))
         chunks = [orjson.loads(row["body"]) for row in _chunks(tx, job["id"])]
         order = order_of(job["options"])
@@ -55,6 +57,9 @@ def take_over(tx: Transaction) -> None:
         ]
         tx.run_many("INSERT INTO timeline (job, seq, number, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
         tx.run("UPDATE jobs SET last_entry = ? WHERE id = ?", (len(rows), job["id"]))
+        if job["text"] and job["kept"]:
+            where = {"account": job["account"], "environment": job["environment"], "job_id": job["id"]}
+            archive.index(tx, **where, terms=index_terms(job["text"]))
 
 
 def _chunks(tx: Transaction, job_id: str) -> Sequence[SqlRow]:

@@ -7,7 +7,7 @@ number of the last event up to it, so that a reader finds its place by the numbe
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
-from pipeline.timeline import Entry, JobEnd, Progress, StateChange, Words, pack, tag_of, unpack
+from pipeline.timeline import Correction, Entry, JobEnd, Progress, StateChange, Words, pack, tag_of, unpack
 from server.model.events import Event
 from server.model.jobs import TERMINAL, TERMINAL_EVENTS, State
 from server.model.public_events import render
@@ -109,6 +109,13 @@ def _look(tx: Transaction, job_id: str, *, after: int) -> tuple[list[Event], boo
     return events, more, job is None or State(job["state"]) in TERMINAL
 
 
+def _corrections(tx: Transaction, job_id: str, *, after: int, limit: int) -> list[tuple[Correction, int]]:
+    """Corrections after revision *after*, each with when it was made (ms since 1970 UTC)."""
+    rows = tx.all("SELECT at, body FROM timeline WHERE job = ? AND kind = 'c' ORDER BY seq, number", (job_id,))
+    found = [(entry, row["at"]) for row in rows if isinstance(entry := unpack(row["body"]), Correction)]
+    return [one for one in found if one[0].revision > after][:limit]
+
+
 def _bodies(tx: Transaction, job_id: str, *, limit: int = -1) -> list[bytes]:
     some = "" if limit < 0 else f" LIMIT {limit}"
     rows = tx.all(f"SELECT body FROM timeline WHERE job = ? ORDER BY seq, number{some}", (job_id,))  # noqa: S608  a number
@@ -120,6 +127,7 @@ class Timelines(SqlStore):
 
     read = read_method(_read)
     last = read_method(_last)
+    corrections = read_method(_corrections)
     _look = read_method(_look)
 
     async def entries(self, job_id: str) -> list[bytes]:

@@ -139,7 +139,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server, elsewhere, tmp_path):
         ((str(CLIP), "--formats", "srt,txt", "-o", str(tmp_path / "x.srt")), 2, "-o takes one format"),
         ((str(CLIP), "--out", str(wrong)), 2, "--out cannot be written to"),
         ((str(CLIP), "--csv", str(tmp_path)), 2, "--csv cannot be written"),
-        ((str(CLIP), "--jobs", "0"), 2, "--jobs must be at least 1"),
+        ((str(CLIP), "--jobs", "0"), 2, "--jobs must be from 1 to 16, got 0."),
         ((str(CLIP), "-"), 2, "- reads one recording from the pipe"),
     ):
         done = run_transcribe(small_server, *words)

@@ -53,16 +53,16 @@ async def test_the_bytes_are_stored_and_told_of(tmp_path):
         assert source.asked[0].headers["accept-encoding"] == "identity"
 
 
-async def test_three_redirects_are_followed_and_a_fourth_is_not(tmp_path):
+async def test_ten_redirects_are_followed_and_an_eleventh_is_not(tmp_path):
     async def around(asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
         left = int(asked.target[1:])
         writer.write(answer(302, Location=f"/{left - 1}") if left else answer(200, b"here"))
 
     async with start_fetcher(tmp_path) as (fetcher, storage), peer(around) as source:
-        found = await fetcher.fetch(Source(type="url", url=f"{source.url}/3"), asker="acct_1", blob=BLOB, most=MOST)
+        found = await fetcher.fetch(Source(type="url", url=f"{source.url}/10"), asker="acct_1", blob=BLOB, most=MOST)
         assert (found.bytes, found.filename) == (4, "0")
         await storage.blobs.delete("job_1")
-        error = await refusal(fetcher, f"{source.url}/4")
+        error = await refusal(fetcher, f"{source.url}/11")
         assert (error.code, error.retryable) == ("source_http_error", False)
 
 
@@ -116,6 +116,47 @@ async def test_a_space_in_a_redirect_is_read_as_browsers_read_it(tmp_path):
     async with start_fetcher(tmp_path) as (fetcher, _), peer(script) as source:
         found = await fetcher.fetch(Source(type="url", url=source.url), asker="acct_1", blob=BLOB, most=MOST)
         assert (found.filename, source.asked[1].target) == ("my talk 1.mp3", "/my%20talk%201.mp3?a%20b")
+
+
+async def test_every_redirect_of_many_is_judged(tmp_path):
+    script = answer_in_turn(*[answer(302, Location="/on")] * 7, answer(302, Location="http://10.0.0.1/"))
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(script) as source:
+        error = await refusal(fetcher, source.url)
+        assert (error.code, len(source.asked)) == ("source_not_allowed", 8)
+        assert await nothing_left(storage)
+
+
+@pytest.mark.parametrize("resource", ["/a/../b/./c.mp3?", "/?", "/a//b?sig=%2F%2f&x=[1]&&y", "/{a}|b^.mp3?x=\"'"])
+async def test_what_an_address_says_is_fetched_byte_for_byte_because_a_signature_may_be_made_of_it(tmp_path, resource):
+    async def lead(asked: ParsedRequest, writer: asyncio.StreamWriter) -> None:
+        known = {"/full": f"{source.url}{resource}", "/path": resource}
+        to = known.get(asked.target)
+        writer.write(answer(200, b"here") if to is None else answer(302, Location=to))
+
+    async with start_fetcher(tmp_path) as (fetcher, storage), peer(lead) as source:
+        for address in (resource, "/full", "/path"):
+            await fetcher.fetch(Source(type="url", url=source.url + address), asker="acct_1", blob=BLOB, most=MOST)
+            await storage.blobs.delete("job_1")
+        assert [asked.target for asked in source.asked] == [resource, "/full", resource, "/path", resource]
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ('attachment; filename="my talk.m4a"', "my talk.m4a"),
+        ("attachment; filename=talk.m4a", "talk.m4a"),
+        ("inline; filename=\"x.m4a\"; filename*=UTF-8''%D1%80%D0%B5%D1%87%D1%8C.m4a", "речь.m4a"),
+        ('attachment; filename="../../etc/talk.m4a"', "talk.m4a"),
+        ('attachment; filename=""', "9c1f"),
+        ("attachment", "9c1f"),
+        ("\xff; filename", "9c1f"),
+    ],
+)
+async def test_a_source_may_name_its_recording(tmp_path, disposition, name):
+    script = answer_in_turn(answer(200, b"here", Content_Disposition=disposition))
+    async with start_fetcher(tmp_path) as (fetcher, _), peer(script) as source:
+        asked = Source(type="url", url=source.url + "/download/9c1f?sig=a/b")
+        assert (await fetcher.fetch(asked, asker="acct_1", blob=BLOB, most=MOST)).filename == name
 
 
 AUDIO = bytes(range(256)) * 300

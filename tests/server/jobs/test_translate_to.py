@@ -16,7 +16,7 @@ def english_server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def any_server(tmp_path_factory):
-    variables = {"TRANSLATION_URL": "http://127.0.0.1:9/v1", "TRANSLATION_MODEL": "m"}
+    variables = {"TRANSLATION_URL": "http://127.0.0.1:9/v1", "TRANSLATION_MODEL": "m", "TRANSLATION_WAIT_S": "1"}
     with serve(tmp_path_factory.mktemp("any"), **variables) as started:
         yield started
 

@@ -1,12 +1,15 @@
 """Tests of links.py: absolute URLs with the configured address, signed if they need no key."""
 
+import socket
 from dataclasses import replace
+from ipaddress import ip_address
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from server.accounts.signed import Scope, check_token
 from server.clock import now_ms
+from server.commands.connection import machine_address
 from server.model.accounts import SigningKeys
 from server.model.errors import Refused, WrongScope
 from server.model.jobs import Job, State
@@ -53,3 +56,29 @@ def test_the_audio_socket_opens_with_a_token_for_writing_only():
     check_token(KEYS, token, job_id=JOB.id, scope=Scope.INGEST, now_s=now_ms() / 1000)
     with pytest.raises(WrongScope):
         check_token(KEYS, token, job_id=JOB.id, scope=Scope.EVENTS, now_s=now_ms() / 1000)
+
+
+@pytest.mark.parametrize(
+    ("base", "reachable"),
+    [
+        ("http://127.0.0.1:8000", False),
+        ("http://localhost:8000", False),
+        ("http://[::1]:8000", False),
+        ("http://192.168.1.20:8000", True),
+        ("https://speech.example.org", True),
+    ],
+)
+def test_links_say_whether_other_machines_can_open_them(base, reachable):
+    assert Links(base, KEYS).reachable is reachable
+
+
+def test_a_server_on_all_networks_names_itself_by_an_address_of_this_machine():
+    assert [machine_address(host) for host in ("localhost", "127.0.0.1", "192.168.1.20")] == [
+        "127.0.0.1",
+        "127.0.0.1",
+        "192.168.1.20",
+    ]
+    found = machine_address("0.0.0.0")
+    assert ip_address(found) != ip_address("0.0.0.0")
+    with socket.socket() as mine:
+        mine.bind((found, 0))  # only an address of this machine can be

@@ -321,6 +321,6 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_next_one_is_claime
 
 async def test_a_recording_without_speech_takes_nothing_from_an_allowance(storage):
     await submit(storage, quotas=(quota(), quota("audio_seconds", limit=None, amount=10)))
-    assert await storage.jobs.finish(await claim(storage), completion(text=""))
+    assert await storage.jobs.finish(await claim(storage), replace(completion(), text=""))
     windows = [("transcriptions", "2026-11"), ("audio_seconds", "2026-11")]
     assert await storage.counters.amounts_used("acct_1", windows) == [0, 0]

@@ -5,7 +5,9 @@ that recognisers confuse, such as b and p, count as the same. In other languages
 be one name: "cooper netties" is Kubernetes.
 
 Words of everyday language are recognised well, so they are left alone if only their sound is that of a name: all known
-words alone, and the commonest also beside an unknown one.
+words alone, and the commonest also beside an unknown one. The lists of words in the folder words_by_frequency come from
+wordfreq by Robyn Speer (https://github.com/rspeer/wordfreq), whose data is licensed under CC BY-SA 4.0;
+`scripts/common_words.py` takes them.
 
 In live streams, words that may be the beginning of a name are held until the rest has come. Their letters must resemble
 the name too. By sounds alone nearly every short word begins some name, as "the" begins Terraform.
@@ -18,15 +20,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 from jellyfish import levenshtein_distance, metaphone
 
-from pipeline.text.common_words import COMMONEST, ranks_of
 from pipeline.text.figures import PAUSE, bare
 from pipeline.text.wording import as_one
 from pipeline.words import Word
 
 ENGLISH = "en"
+FOLDER = Path(__file__).parent / "words_by_frequency"
+LIKE = {"bs": "hr", "sr": "hr", "nn": "no", "gl": "pt"}  # languages without a list, and the nearest that has one
+COMMONEST = 3000
 MORE_WORDS = 2  # that may be recognised in place of a name, beyond the number of its own words
 MAX_WORDS = 6  # compared with a name
 MAX_LETTERS = 60  # of a name, and of words that are compared with it
@@ -180,6 +185,15 @@ class NameSpeller:
         parts = text.split()
         beginnings = frozenset(_letters("".join(parts[:count])) for count in range(1, len(parts)))
         return _Name(text, _letters(text), _sounds(text) if self._english else _letters(text), len(parts), beginnings)
+
+
+@lru_cache(8)
+def ranks_of(language: str) -> Mapping[str, int]:
+    """Return the common words of *language*, in lower case, by place: 0 is the commonest; {} if none are known."""
+    path = FOLDER / f"{LIKE.get(language, language)}.txt"
+    if not path.is_file():
+        return {}
+    return {word: place for place, word in enumerate(path.read_text(encoding="utf-8").split())}
 
 
 def _begins(candidate: _Name, name: _Name) -> bool:
