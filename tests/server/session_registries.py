@@ -26,6 +26,7 @@ from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
+from server.translation.targets import Translation
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, submit
 
@@ -45,6 +46,7 @@ async def session_registry(
             storage=storage,
             partials=Partials(),
             engines={"production": hearing},
+            translations={"production": Translation(models=models)},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),
