@@ -248,8 +248,8 @@ class Config:
     device: str = _variable("auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs")
     compute_type: str = _variable("auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32")
     model_threads: int = _variable(
-        "auto", _whole(1, 512, auto=0), "threads of one model call; auto goes by the size of the model and leaves a core to the rest where that costs little"
-    )  # 0: one fewer than the machine has cores
+        "auto", _whole(1, 512, auto=0), "threads of one model call; auto goes by the size of the model"
+    )  # 0: as many as the model can use
     gpu_batch: int = _variable(
         "auto",
         _whole(1, 512, auto=0),

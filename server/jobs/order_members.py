@@ -145,7 +145,12 @@ OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",), "Th
 WORD_TIMESTAMPS = Member("word_timestamps", boolean, False, "Times of words in JSON, and an event for each word")
 WEBHOOK_URL = Member("webhook_url", url_text, None, "Called when the job has ended")
 WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), (), "Which calls come")
-METADATA = Member("metadata", Parser(_metadata, METADATA_SCHEMA, METADATA_FORM), {}, "Your own texts by key, given back in the record; a JSON object, also in a form")
+METADATA = Member(
+    "metadata",
+    Parser(_metadata, METADATA_SCHEMA, METADATA_FORM),
+    {},
+    "Your own texts by key, given back in the record; a JSON object, also in a form",
+)
 RETENTION = Member(
     "retention",
     one_of(bounds.RETENTIONS),
