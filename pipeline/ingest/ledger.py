@@ -58,8 +58,10 @@ class Ledger:
             (
                 self.shifted_s,
                 SHIFTED,
-                f"the time stamps jump ahead by {self.shifted_s:.1f} s, as if a clock was set. This was not filled with "
-                "silence: what follows is so much earlier",
+                (
+                    f"the time stamps jump ahead by {self.shifted_s:.1f} s, as if a clock was set. This was not filled "
+                    "with silence: what follows is so much earlier"
+                ),
             ),
             (self.unknown_tracks, OTHER_TRACKS, self._unknown()),
             (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
