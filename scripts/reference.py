@@ -155,7 +155,7 @@ def warnings() -> str:
 
 
 def close_codes() -> str:
-    """The codes with which our own WebSockets close that are not OURS and an HTTP status, and the errors behind them."""
+    """The close codes of our own WebSockets that are not OURS plus an HTTP status, and the errors behind them."""
     by_code: dict[int, list[str]] = {}
     for code in CODES:
         by_code.setdefault(close_code(Problem(code, "")), []).append(f"`{code}`")
