@@ -23,14 +23,13 @@ from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.intake import bytes_up_to
-from server.live.parts import SessionParts
+from server.live.parts import LiveRules, SessionParts
 from server.live.recording import RECORDING_FAILED
 from server.live.reporting import known_notices
 from server.live.resuming import audio_resumes_at, resumes_at, starts
-from server.live.rules import LiveRules
 from server.live.session import LiveSession, finished_refusal
 from server.live.session_lease import SessionLease
-from server.live.speaker_store import SpeakerStore
+from server.live.speakers import SpeakerStore
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
 from server.model.leases import LeaseLost, Renewal
