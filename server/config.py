@@ -324,9 +324,11 @@ class Config:
     )
     translation_model: str | None = _variable("", _optional_text, "model of the chat API; needed with it")
     translation_key: str | None = _variable("", _optional_text, "key of the translator", shown=False)
-    translation_timeout_s: int = _variable("20", _whole(1, 600), "longest wait for one translation, seconds")
+    translation_timeout_s: int = _variable(
+        "20", _whole(1, 600), "longest wait for one answer from TRANSLATION_URL, seconds"
+    )
     translation_wait_s: int = _variable(
-        "60", _whole(0, 3600), "longest wait for the next translation at the end of a job, seconds"
+        "60", _whole(0, 3600), "longest wait for the next answer from there at the end of a job, seconds"
     )
     log_format: str = _variable("text", _one_of("text", "json"), "text or json")
     log_level: str = _variable(
