@@ -12,12 +12,13 @@ by their numbers. A new kind of entry is a class with a tag of its own and a mem
 where it has to be rendered and folded.
 """
 
-import math
 from collections.abc import Iterable
+from math import isfinite
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import DecodeError, Meta, Struct, ValidationError
 from msgspec.json import Decoder, encode
+from msgspec.structs import astuple
 
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, SpeakerTurn, Word
@@ -309,20 +310,17 @@ def _stored(struct: Struct) -> list[Any]:
 
 def _values(struct: Struct) -> list[Any]:
     """The fields in order, without the last ones that have their default."""
-    names, defaults = struct.__struct_fields__, struct.__struct_defaults__
-    values = [getattr(struct, name) for name in names]
-    least = len(names) - len(defaults)
-    while len(values) > least and values[-1] == defaults[len(values) - least - 1]:
+    values, defaults = list(astuple(struct)), struct.__struct_defaults__
+    for default in reversed(defaults):
+        if values[-1] != default:
+            break
         values.pop()
-    return [_plain(value) for value in values]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number that is not finite cannot be stored")
-    if isinstance(value, tuple):
-        return [_stored(one) if isinstance(one, Struct) else one for one in value]
-    return value
+    for place, value in enumerate(values):
+        if type(value) is tuple:
+            values[place] = [_stored(one) if isinstance(one, Struct) else one for one in value]
+        elif type(value) is float and not isfinite(value):
+            raise ValueError("a number that is not finite cannot be stored")
+    return values
 
 
 def end_of(number: int, segment: Segment, *, forced: bool | None = None, speaker: str | None = None) -> SegmentEnd:

@@ -37,8 +37,7 @@ from server.jobs.housekeeping import Housekeeping
 from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
 from server.jobs.probing import Prober
 from server.jobs.waiter import JobWaiter
-from server.live.parts import SessionParts
-from server.live.rules import LiveRules
+from server.live.parts import LiveRules, SessionParts
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix

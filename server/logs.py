@@ -18,9 +18,6 @@ log = logging.getLogger("scribewire")
 MAX_PATH = 200
 """The most bytes of a logged path in a line of text, including escapes."""
 
-MAX_PATH_JSON = 300
-"""The most bytes of it in a line of JSON, whose escapes are longer: \\u001b for \\x1b."""
-
 _AMBIGUOUS = re.compile(r"""[\s"'=\\]|^$""")
 
 _PLAIN = re.compile(r"[!#-\[\]-~]*")  # ASCII that is the same in text and in JSON
@@ -85,11 +82,6 @@ def path_for_log(path: str) -> str:
         return path[:MAX_PATH]
     ends = accumulate(len(printable(char).encode()) + (char in '"\\') for char in path[:MAX_PATH])
     return path[: sum(end <= MAX_PATH for end in ends)]
-
-
-def bytes_in_line(path: str) -> int:
-    """The most bytes that *path*, which path_for_log() has cut, takes in a line of text or JSON."""
-    return len(path) if _PLAIN.fullmatch(path) else MAX_PATH_JSON
 
 
 def printable(text: str) -> str:

@@ -172,7 +172,8 @@ class Part:
             rate=frame.sample_rate if own else usual.track.rate,
             channels=frame.layout.nb_channels if own else usual.track.channels,
             duration_s=own_s or whole_s,
-            duration_stated=_states_length(self._source, container)
+            duration_stated=not usual.is_mistaken
+            and _states_length(self._source, container)
             and bool(own_s or (whole_s and len(container.streams) == 1)),
             layout=frame.layout.name if own else usual.track.layout,
             track=usual.track.number,

@@ -60,6 +60,11 @@ class TrackDecoder:
         self._broken_s = self._clock_s = 0.0  # their length; the time of the next frame if there are no time stamps
 
     @property
+    def is_mistaken(self) -> bool:
+        """Whether FFmpeg takes its samples for another kind, and so has a wrong idea of their number."""
+        return self._context is not self.stream.codec_context
+
+    @property
     def is_cut(self) -> bool:
         """Whether bad packets are the last ones so far."""
         return self._broken > self._padding

@@ -31,8 +31,8 @@ DRIFTED_S = 0.03
 MOST_STRETCHED = 0.2
 """The largest share by which sound is stretched. Where that is not enough for OVERLAP, the stamps are not believed."""
 
-COUNTED = frozenset({"avi"})
-"""Containers whose time stamps FFmpeg makes of bytes and an average rate."""
+CLOCKED = frozenset({"matroska", "mp4", "mpegts", "flv", "asf"})
+"""Containers whose packets have time stamps of a clock. In others they count samples or bytes."""
 
 
 class TrackSound:
@@ -50,7 +50,7 @@ class TrackSound:
         self._due_s = part.start_s  # players start at the first time stamp of any stream
         self._after_s: float | None = None  # where the last frame ends by its own time stamp
         self._ahead_s = 0.0  # by how much the samples are ahead of the time stamps
-        self._follows = part.probe.format not in COUNTED  # are the time stamps believed?
+        self._follows = part.probe.format in CLOCKED  # are the time stamps believed?
         self._stretches = False
 
     def add(self, timed: TimedFrame, behind: int = 0) -> list[tuple[int, Samples]]:

@@ -6,6 +6,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "serve",
     "worker": "worker",
     "migrate": "cluster",
+    "move": "move",
     "transcribe": "transcribe",
     "live": "live",
     "jobs": "jobs",

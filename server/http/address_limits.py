@@ -57,5 +57,5 @@ class AddressLimits(Protocol):
     def check_refusals(self, scope: Scope) -> None:
         """Count a refusal of a client without a key. Raises RateLimited if its address was refused too often."""
 
-    def may_log(self, scope: Scope, line_bytes: int) -> bool:
-        """Whether a line of this length about a request may be logged. Lines that are left out are counted."""
+    def may_log(self, scope: Scope) -> bool:
+        """Whether a line about a request may be logged. Lines that are left out are counted."""

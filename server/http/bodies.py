@@ -28,8 +28,7 @@ MEDIA_TYPES = (MULTIPART, JSON, URLENCODED)
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64_000
 MAX_FORM_BYTES = 1_000_000  # a body without a file
-LARGE_FIELDS = frozenset({"known_speaker_references", "known_speaker_references[]"})  # recordings as data URLs
-MAX_BODY_WITH_RECORDINGS = 16_000_000  # a body without a file, or all fields of a form, with recordings
+MAX_LARGE_BODY = 16_000_000  # a body without a file, or all fields of a form, of an operation with large fields
 MAX_TEXT_BYTES = 2_000_000  # a JSON body with long texts, such as a prompt to estimate
 MAX_VALUES = 20_000  # of a JSON body: each list and number costs work and memory, however short it is
 MAX_ESCAPES = 100_000  # of a urlencoded body (a=%41): allowed text in any script needs fewer
@@ -60,18 +59,26 @@ class Uploads:
 
     @asynccontextmanager
     async def read_body(
-        self, request: Request, *, job_id: str, most: int, hashed: bool = False, raw: bool = False
+        self,
+        request: Request,
+        *,
+        job_id: str,
+        most: int,
+        hashed: bool = False,
+        raw: bool = False,
+        large: frozenset[str] = frozenset(),
     ) -> AsyncIterator[Received]:
         """Read the whole body of *request*. A file of at most *most* bytes is stored durably for the job *job_id*.
 
         With *hashed* the file's SHA-256 is computed, which takes about as much CPU time as receiving the file. With
-        *raw* the body is the file itself, unless it is JSON. Raises Problem invalid_json, invalid_multipart,
-        payload_too_large, invalid_parameter, request_timeout, disk_full, and what Place.claim() raises.
+        *raw* the body is the file itself, unless it is JSON. *large* names the fields that may be long. Raises Problem
+        invalid_json, invalid_multipart, payload_too_large, invalid_parameter, request_timeout, disk_full, and what
+        Place.claim() raises.
         """
         received = Received(job_id)
         try:
             async with self.large.body(_account_of(request)) as place:
-                await self._read(request, received, place, most, hashed=hashed, raw=raw)
+                await self._read(request, received, place, most, hashed=hashed, raw=raw, large=large)
                 place.settle()
                 yield received
         finally:
@@ -79,13 +86,10 @@ class Uploads:
                 await self.blobs.delete(job_id)
 
     @asynccontextmanager
-    async def body_without_file(self, request: Request, *, most: int = MAX_FORM_BYTES) -> AsyncIterator[bytes]:
-        """Read a body of at most *most* bytes, or MAX_BODY_WITH_RECORDINGS if it has recordings of known speakers.
-
-        Raises what body_of() and Place.claim() raise.
-        """
+    async def large_body(self, request: Request) -> AsyncIterator[bytes]:
+        """Read a body of at most MAX_LARGE_BODY bytes without a file. Raises what body_of() and Place.claim() raise."""
         async with self.large.body(_account_of(request)) as place:
-            body = await self._body_without_file(request, place, most)
+            body = await self._body_without_file(request, place, MAX_LARGE_BODY)
             place.settle()
             yield body
 
@@ -94,15 +98,21 @@ class Uploads:
         async for data in _arrivals(request):
             body += data
             if len(body) > most:
+                raise _too_large(most, len(body))
+            if len(body) > MAX_FORM_BYTES:
                 await place.claim()
-            if len(body) > MAX_BODY_WITH_RECORDINGS:
-                raise _too_large(MAX_BODY_WITH_RECORDINGS, len(body))
-        if len(body) > most and not any(name.encode() in body for name in LARGE_FIELDS):
-            raise _too_large(most, len(body))
         return bytes(body)
 
     async def _read(
-        self, request: Request, received: Received, place: Place, most: int, *, hashed: bool, raw: bool
+        self,
+        request: Request,
+        received: Received,
+        place: Place,
+        most: int,
+        *,
+        hashed: bool,
+        raw: bool,
+        large: frozenset[str],
     ) -> None:
         media_type, options = parse_options_header(request.headers.get("content-type", ""))
         if raw and media_type == MULTIPART.encode():
@@ -110,9 +120,10 @@ class Uploads:
         if raw and media_type != JSON.encode():
             await self._raw(request, received, most, hashed=hashed)
         elif media_type == MULTIPART.encode():
-            await self._multipart(request, received, place, options.get(b"boundary", b""), most, hashed=hashed)
+            form = _Form(options.get(b"boundary", b""), large)
+            await self._multipart(request, received, place, form, most, hashed=hashed)
         elif media_type == JSON.encode():
-            body = await self._body_without_file(request, place, MAX_FORM_BYTES)
+            body = await self._body_without_file(request, place, MAX_LARGE_BODY if large else MAX_FORM_BYTES)
             received.field_bytes = len(body)
             received.fields = await off_loop(len(body), _from_json, body)
         else:
@@ -129,20 +140,15 @@ class Uploads:
         received.file = StoredFile(blob, file.bytes, file.digest(), None)
 
     async def _multipart(
-        self, request: Request, received: Received, place: Place, boundary: bytes, most: int, *, hashed: bool
+        self, request: Request, received: Received, place: Place, form: "_Form", most: int, *, hashed: bool
     ) -> None:
-        if not boundary:
-            raise Problem(
-                "invalid_multipart",
-                "Content-Type names no boundary: leave this header to your HTTP client, which knows it",
-            )
-        form, blob = _Form(boundary), _source_of(received)
+        blob = _source_of(received)
         async with AsyncExitStack() as stack:
             file: _Incoming | None = None
             total = 0
             async for data in _arrivals(request):
                 total += len(data)
-                if total > most + MAX_BODY_WITH_RECORDINGS:
+                if total > most + MAX_LARGE_BODY:
                     raise _too_large(most, total)
                 form.feed(data)
                 if form.field_bytes > MAX_FORM_BYTES:
@@ -205,7 +211,14 @@ class _Incoming:
 class _Form:
     """Parses multipart/form-data in any chunking into fields and the bytes of the part named file."""
 
-    def __init__(self, boundary: bytes) -> None:
+    def __init__(self, boundary: bytes, large: frozenset[str]) -> None:
+        """*large* names the fields that may be longer than MAX_FIELD_BYTES. Raises Problem invalid_multipart."""
+        if not boundary:
+            raise Problem(
+                "invalid_multipart",
+                "Content-Type names no boundary: leave this header to your HTTP client, which knows it",
+            )
+        self._large = large
         self.fields: dict[str, list[object]] = {}
         self.field_bytes = 0
         self.file: str | None = None  # once the file part has begun, its filename, "" if it has none
@@ -298,9 +311,9 @@ class _Form:
             return
         self._value += data[start:end]
         self.field_bytes += end - start
-        if self.field_bytes > MAX_BODY_WITH_RECORDINGS:
-            raise _too_large(MAX_BODY_WITH_RECORDINGS, self.field_bytes)
-        most = MAX_BODY_WITH_RECORDINGS if self._name in LARGE_FIELDS else MAX_FIELD_BYTES
+        if self.field_bytes > MAX_LARGE_BODY:
+            raise _too_large(MAX_LARGE_BODY, self.field_bytes)
+        most = MAX_LARGE_BODY if self._is_large else MAX_FIELD_BYTES
         if len(self._value) > most:
             self._check_misplaced()
             raise Problem("invalid_multipart", f"field {self._name[:100]!r} is larger than {most} bytes")
@@ -317,9 +330,13 @@ class _Form:
     def _check_misplaced(self) -> None:
         """Raise Problem missing_input if the part, which is no text of a field, is probably the recording."""
         binary = self._is_named or b"\0" in self._value
-        if binary and self.file is None and self._name not in LARGE_FIELDS:
+        if binary and self.file is None and not self._is_large:
             text = f"the recording belongs in the field file, not in {self._name[:100]!r}"
             raise Problem("missing_input", text)
+
+    @property
+    def _is_large(self) -> bool:
+        return self._name.partition("[")[0] in self._large
 
     def _end(self) -> None:
         self._ended = True

@@ -44,7 +44,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "idempotency_in_progress": (409, "First request still in progress"),
     "not_correctable": (409, "Job cannot be corrected"),
     "not_revertible": (409, "Revision cannot be taken back"),
-    "version_gone": (410, "Version gone"),
     "revision_changed": (412, "Another revision came first"),
     # too large
     "payload_too_large": (413, "Payload too large"),

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.address_limits import PAUSE_S, AddressLimits, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
-from server.logs import bytes_in_line, log, path_for_log
+from server.logs import log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -32,7 +32,7 @@ EXPOSING = {
     "Access-Control-Expose-Headers": (
         "Location, Content-Location, Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, "
         "X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Resource, X-Request-Id, Link, ETag, "
-        "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning, Deprecation, Sunset"
+        "Content-Disposition, Preference-Applied, Idempotent-Replayed, Scribewire-Warning"
     )
 }
 """The header with which pages may read these headers of an answer."""
@@ -48,7 +48,6 @@ LINGER_S = 15.0
 LINGER_IDLE_S = 2.0  # a client that sends nothing for this long has probably read its refusal
 
 BAD, TOO_MANY = 400, 429
-LINE_BYTES = 230  # length of a request's log line in JSON, with an account, without its path and id
 MAX_QUERY_FIELDS = 32
 
 DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -159,7 +158,7 @@ class OuterMiddleware:
             "duration_ms": round(exchange.took_s * 1000, 1),
             "account": state.get("account"),
         }
-        if self.address_limits.may_log(scope, LINE_BYTES + bytes_in_line(fields["path"]) + len(fields["request_id"])):
+        if self.address_limits.may_log(scope):
             log.log(level, "request", extra=fields)
 
 

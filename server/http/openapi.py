@@ -96,8 +96,6 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": _responses(operation),
         "security": SECURITY.get(operation.auth, [{}]),
     }
-    if operation.deprecation is not None:
-        shown["deprecated"] = True
     if operation.description:
         shown["description"] = operation.description
     named = [Parameter(name, "path", TEXT, IN_PATHS[name][0], required=True) for name in _names_in_path(operation)]
@@ -142,7 +140,6 @@ def _responses(operation: Operation) -> dict[str, Any]:
         *(("invalid_json",) if JSON in operation.bodies else ()),
         *(("invalid_request",) if any(one.place == "query" for one in operation.parameters) else ()),
         *(IN_PATHS[name][1] for name in _names_in_path(operation)),
-        *(("version_gone",) if operation.deprecation is not None else ()),
     )
     for code in dict.fromkeys((*BY_AUTH[operation.auth], *operation.codes, *more, *ALWAYS)):
         by_status.setdefault(statuses.get(code, CODES[code][0]), []).append(code)

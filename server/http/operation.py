@@ -6,8 +6,6 @@ The Allow header, the checks before a handler and /openapi.json are made from th
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
-from email.utils import format_datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
@@ -17,7 +15,6 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
 from server.http.schemas import ref
@@ -78,25 +75,6 @@ class Parameter:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deprecation:
-    """When a route was deprecated, until when it answers, and where its successor is described."""
-
-    since: int  # ms since 1970 UTC
-    sunset: int  # ms since 1970 UTC; from then on the answer is 410
-    notice: str  # URL
-    successor: str | None = None  # URL
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers Deprecation (RFC 9745), Sunset (RFC 8594) and Link."""
-        links = [f'<{self.notice}>; rel="deprecation"']
-        if self.successor is not None:
-            links.append(f'<{self.successor}>; rel="successor-version"')
-        sunset = format_datetime(datetime.fromtimestamp(self.sunset // 1000, UTC), usegmt=True)
-        return {"Deprecation": f"@{self.since // 1000}", "Sunset": sunset, "Link": ", ".join(links)}
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A method of a path, its handler, and its name in /openapi.json."""
@@ -126,7 +104,6 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     codes: tuple[str, ...] = ()  # error codes, in addition to those that openapi.py adds
     hidden: bool = False  # True: not in /openapi.json, such as pages for people
-    deprecation: Deprecation | None = None
     errors_as: "ErrorShape | None" = None  # None: problem+json
 
 
@@ -196,23 +173,15 @@ class Resource:
         state = request.scope["state"]
         state["route"] = operation.endpoint.path
         state["unlogged"] = operation.auth is Auth.NONE  # requested by programs every few seconds
-        if operation.deprecation is not None and now_ms() >= operation.deprecation.sunset:
-            raise Problem("version_gone", "this is no longer offered", headers=operation.deprecation.headers)
         caller = await self._admission.admit(request, operation)
         refusal: Exception | None = None
         try:
-            return _mark_deprecated(await operation.endpoint.handle(request, caller), operation.deprecation)
+            return await operation.endpoint.handle(request, caller)
         except Exception as error:
             refusal = error
             raise
         finally:
             state["limit_headers"] = await self._admission.limit_headers(caller, refusal)
-
-
-def _mark_deprecated(response: Response, deprecation: Deprecation | None) -> Response:
-    for name, value in deprecation.headers.items() if deprecation is not None else ():
-        response.headers.append(name, value)
-    return response
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:

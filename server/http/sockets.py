@@ -21,7 +21,7 @@ from server.http.address_limits import PAUSE_S, IdleReport
 from server.http.codes import CODES, UNDECODABLE
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import Problem, problem_of
-from server.logs import bytes_in_line, log, path_for_log
+from server.logs import log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited
 
@@ -29,7 +29,6 @@ NORMAL = 1000
 GOING_AWAY = 1001
 ABNORMAL = 1006  # never sent: the connection ended without a close frame
 TOO_BIG = 1009
-LINE_BYTES = 180  # length of a socket's log line in JSON, with an account, without its path and id
 MAX_REASON_BYTES = 123  # the room in a close frame
 MAX_MESSAGE_BYTES = 1024 * 1024  # of a message of audio
 CLOSING_S = 10.0  # how long a peer may take to read the last message
@@ -154,8 +153,7 @@ class Socket:
         """Write the socket's log line."""
         state, path = self.websocket.state, path_for_log(self.websocket.scope["path"])
         fields = {"request_id": state.request_id, "path": path, "code": self._code, "account": self._account}
-        line_bytes = LINE_BYTES + bytes_in_line(path) + len(state.request_id)
-        if state.address_limits.may_log(self.websocket.scope, line_bytes):
+        if state.address_limits.may_log(self.websocket.scope):
             log.info("websocket", extra=fields)
 
     @property

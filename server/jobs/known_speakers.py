@@ -5,15 +5,13 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from server.jobs.members import Fields, InvalidValue, Member, Members, Parser, texts
+from server.jobs.members import InvalidValue, Member, Members, Parser, texts
 from server.model import bounds
 
 _HEAD = re.compile(r"\s*data:[^,]*;\s*base64\s*", re.ASCII | re.IGNORECASE)
 _MAX_HEAD = 200  # characters; the time of a match grows with their square
 _LINE_ENDS = b" \t\n\r"  # base64 tools put them after every 76 characters
 _TAKEN = re.compile(r"[sS]\d+|[^\W\d_]")  # labels of speakers without a name
-_INDEX = re.compile(r"\[[0-9]{0,3}\]$")
-_NEVER_EMPTY = frozenset({"redact", "retention", "webhook_url"})
 _JOINERS = {0x200C: None, 0x200D: None}  # invisible, and part of Persian and Sinhala names
 
 
@@ -94,23 +92,3 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
     elif max_speakers is not None and max_speakers < len(names):
         members.refuse("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name")
     return dict(zip(names, recordings, strict=False))
-
-
-def plain_fields(fields: Fields) -> Fields:
-    """The fields without the ending [] or [0] that many clients add to the name of a member with several values.
-
-    Empty values are left out, because forms of other programs have every field, filled in or not. Only what would be
-    missed without a word, such as a redaction, must not be empty.
-    """
-    merged: dict[str, Sequence[object]] = {}
-    for name, values in fields.items():
-        bare = plain_name(name)
-        kept = values if bare in _NEVER_EMPTY else [value for value in values if value != ""]
-        if kept:
-            merged[bare] = [*merged.get(bare, ()), *kept]
-    return merged
-
-
-def plain_name(name: str) -> str:
-    """The name of a member without an ending [] or [0]."""
-    return _INDEX.sub("", name)

@@ -325,3 +325,27 @@ def subset(allowed: Sequence[str]) -> Parser[tuple[str, ...]]:
 
     form = {**FORM_LIST, "examples": [",".join(allowed)]}
     return Parser(parse, {"type": "array", "items": {"enum": [*allowed]}, "minItems": 1}, form)
+
+
+_INDEX = re.compile(r"\[[0-9]{0,3}\]$")
+_NEVER_EMPTY = frozenset({"redact", "retention", "webhook_url"})
+
+
+def plain_fields(fields: Fields) -> Fields:
+    """The fields without the ending [] or [0] that many clients add to the name of a member with several values.
+
+    Empty values are left out, because forms of other programs have every field, filled in or not. Only what would be
+    missed without a word, such as a redaction, must not be empty.
+    """
+    merged: dict[str, Sequence[object]] = {}
+    for name, values in fields.items():
+        bare = plain_name(name)
+        kept = values if bare in _NEVER_EMPTY else [value for value in values if value != ""]
+        if kept:
+            merged[bare] = [*merged.get(bare, ()), *kept]
+    return merged
+
+
+def plain_name(name: str) -> str:
+    """The name of a member without an ending [] or [0]."""
+    return _INDEX.sub("", name)

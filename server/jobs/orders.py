@@ -14,8 +14,8 @@ from pipeline.language_names import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.jobs import order_members as declared
-from server.jobs.known_speakers import known_speakers, plain_fields
-from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, string, texts
+from server.jobs.known_speakers import known_speakers
+from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, plain_fields, string, texts
 from server.jobs.spoken import spoken_languages
 from server.jobs.text_members import text_options
 from server.model import bounds

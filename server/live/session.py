@@ -27,8 +27,7 @@ from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
 from server.live.reporting import Reporter
 from server.live.resuming import audio_resumes_at, redacted_spans, resumes_at
-from server.live.speaker_store import SpeakerStore
-from server.live.speakers import SpeakerListener
+from server.live.speakers import SpeakerListener, SpeakerStore
 from server.logs import log
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError

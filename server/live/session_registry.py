@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -22,21 +23,22 @@ from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease
 from server.jobs.voices import known_recordings
 from server.live.intake import bytes_up_to
-from server.live.parts import SessionParts
+from server.live.parts import LiveRules, SessionParts
 from server.live.recording import RECORDING_FAILED
 from server.live.reporting import known_notices
 from server.live.resuming import audio_resumes_at, resumes_at, starts
-from server.live.rules import LiveRules
 from server.live.session import LiveSession, finished_refusal
 from server.live.session_lease import SessionLease
-from server.live.speaker_store import SpeakerStore
+from server.live.speakers import SpeakerStore
 from server.model.errors import Refused
 from server.model.jobs import Job, LiveProgress, State
-from server.model.leases import LeaseLost
+from server.model.leases import LeaseLost, Renewal
 from server.model.orders import CONTAINER, SEMANTIC, Order, Source
-from server.waiting import racing
+from server.translation.running import Translations
+from server.waiting import racing, set_within, until_first
 
 STALE_AT_ONCE = 20
+STALE_TRANSLATION_S = 10.0  # how long such a job waits for the next translation of its last words
 RETRY_AFTER_S = 10
 GIVING_UP_S = 3.0  # how long a writer waits until another node releases its session
 MEMORY_WAIT_S = 3.0  # how long a writer of a container waits for the memory of its decoder
@@ -305,12 +307,33 @@ class SessionRegistry:
             words = _labelled(past)
             turns = await asyncio.to_thread(LiveSpeakers(None, SpeakerOptions(), {}, words).finish)
             await held.append([turns_of(turns, until=duration)])
+        if order.translate_to:
+            await until_first(self._translate_rest(held, past), self._keep(held))
         warnings = [{"code": code, "message": message} for code, message in known_notices(past).items()]
         warnings += [RECORDING_FAILED] if order.live.record else []
         recognised = Recognised(
             engine=models.engine, model_of=models.models.name_for, duration=duration, warnings=warnings
         )
         await self._finisher.complete(held, recognised)
+
+    async def _translate_rest(self, held: HeldLease, past: Transcription) -> None:
+        """Translate what the process that died did not. Its audio is gone: a translator that listens gives it up."""
+        job, translation = held.job, self._parts.translations[held.job.environment]
+        patient = replace(translation, wait_s=min(translation.wait_s, STALE_TRANSLATION_S))
+        targets = patient.targets(job.order, tenant=job.account, past=past)
+        translations = Translations(job.order, targets, lambda entry: held.append([entry]), self._parts.metrics)
+        translations.finish()
+        try:
+            await translations.run()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def _keep(self, held: HeldLease) -> None:
+        """Renew the lease, until this is cancelled. Raises LeaseLost, also if the server stops."""
+        while not await set_within(self._parts.closing, self.rules.renew_s):
+            if await held.renew() is Renewal.LOST:
+                break
+        raise LeaseLost
 
     async def _end_segments(self, held: HeldLease) -> Transcription:
         """Read the timeline of a session that died, and end the segments that were open."""

@@ -1,4 +1,4 @@
-"""Limits by network address: refusals of requests without a known account, and bytes of the log.
+"""Limits by network address: refusals of requests without a known account, and lines of the log.
 
 OuterMiddleware (middleware.py) and sockets call this when they refuse a request whose account is unknown. An address
 that was refused too often waits for each further refusal, and gets 429. They also call it before they log a request,
@@ -19,8 +19,8 @@ from server.http.problems import Problem
 from server.keyed_limits import RateTable, TokenBucket
 from server.logs import log
 
-LOG_BYTES, LOG_BYTES_PER_S = 300_000, 11_000
-"""The bytes that one address may add to the log at once, and then each second: 1 MB in a minute."""
+LOG_LINES, LOG_LINES_PER_S = 1_000, 40
+"""The lines that one address may add to the log at once, and then each second: about 1 MB in a minute."""
 
 MAX_ADDRESSES = 10_000  # whose lines are counted; beyond it all counts are dropped
 SUMMARY_S = 60.0
@@ -57,7 +57,7 @@ class AddressCounters:
     refusals_per_minute: int
     trusted_proxies: Sequence[Network]
     _refused: RateTable = field(default_factory=RateTable)
-    _log_bytes: dict[str, TokenBucket] = field(default_factory=dict)
+    _lines: dict[str, TokenBucket] = field(default_factory=dict)
     _left_out: int = 0
 
     def check_connections(self, scope: Scope) -> None:
@@ -71,12 +71,12 @@ class AddressCounters:
         address = address_of(scope, self.trusted_proxies)
         self._refused.hit(address, limit=self.refusals_per_minute).check()
 
-    def may_log(self, scope: Scope, line_bytes: int) -> bool:
+    def may_log(self, scope: Scope) -> bool:
         address = address_of(scope, self.trusted_proxies)
-        if len(self._log_bytes) >= MAX_ADDRESSES:
-            self._log_bytes.clear()
-        allowance = self._log_bytes.setdefault(address, TokenBucket(most=LOG_BYTES, per_s=LOG_BYTES_PER_S))
-        if allowance.afford(line_bytes):
+        if len(self._lines) >= MAX_ADDRESSES:
+            self._lines.clear()
+        allowance = self._lines.setdefault(address, TokenBucket(most=LOG_LINES, per_s=LOG_LINES_PER_S))
+        if allowance.afford(1):
             return True
         if not self._left_out:
             asyncio.get_running_loop().call_later(SUMMARY_S, self._sum_up)

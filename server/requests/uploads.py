@@ -11,6 +11,7 @@ from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
 from server.http.problems import Problem
 from server.jobs.acceptance import Acceptance
+from server.jobs.known_speakers import REFERENCES
 from server.jobs.orders import ParsedRequest
 from server.model.ids import Prefix
 from server.model.jobs import IdempotencyKey, Submitted
@@ -59,6 +60,7 @@ async def receive_upload(
             most=customer.plan.upload_bytes,
             hashed=raw or key is not None,
             raw=raw,
+            large=frozenset({REFERENCES.name}),
         ) as received,
     ):
         yield UploadBody(received, parts.acceptance, caller, key, warnings)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.bodies import MAX_BODY_WITH_RECORDINGS, json_object
+from server.http.bodies import MAX_LARGE_BODY, json_object
 from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
 from server.http.headers import warning_headers
@@ -42,7 +42,6 @@ from server.requests.request import (
 )
 from server.waiting import until_first
 
-MAX_BODY = 64 * 1024  # without recordings of known speakers
 PIECE_BYTES = 256 * 1024  # of an HTTP body, taken at once
 AUDIO_TYPES = (
     "application/octet-stream",
@@ -77,7 +76,7 @@ class LiveRequests(RouteGroup):
                 summary="Start a live session",
                 description="Answers where to send the audio: by WebSocket, or in any number of HTTP requests. The "
                 "session is a job: it has a record, events, outputs and a webhook like any other.",
-                **json_body("LiveRequest", most=MAX_BODY_WITH_RECORDINGS, example={"encoding": "pcm_s16le"}),
+                **json_body("LiveRequest", most=MAX_LARGE_BODY, example={"encoding": "pcm_s16le"}),
                 parameters=(IDEMPOTENCY_KEY,),
                 answers={201: Answer("The session", JOB, headers=("Location", "Idempotent-Replayed"))},
                 codes=(*ACCEPTING_CODES, "url_not_allowed"),
@@ -131,7 +130,7 @@ class LiveRequests(RouteGroup):
 
     async def _submit(self, request: Request, caller: Caller, warnings: tuple[Mapping[str, str], ...]) -> Submitted:
         """Make the job with further *warnings*, and show it on the channel that the request names."""
-        async with self.parts.uploads.body_without_file(request, most=MAX_BODY) as body:
+        async with self.parts.uploads.large_body(request) as body:
             parsed = await off_loop(len(body), _parse, body, self.parts.acceptance.offers[caller.environment])
             parsed = replace(parsed, warnings=(*parsed.warnings, *warnings))
             channel = await self._channel(caller, parsed.order)

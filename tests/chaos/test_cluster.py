@@ -38,5 +38,5 @@ async def test_what_a_superseded_process_writes_is_found_where_the_store_lets_it
         await storage.jobs.append(early, [WORD])
     found = broken_promises(partial(ask_postgres, (tmp_path / "data" / "database-url").read_text()), Seen())
     assert {name: len(jobs) for name, jobs in found.items() if jobs} == (
-        {"events after the terminal one": 1} if late else {}
+        {"events after the last one": 1} if late else {}
     )

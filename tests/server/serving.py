@@ -41,7 +41,7 @@ from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import ServedModels
 from server.live.models import LiveModels
-from server.live.rules import LiveRules
+from server.live.parts import LiveRules
 from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage

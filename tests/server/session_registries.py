@@ -16,9 +16,8 @@ from pipeline.words import Segment, Word
 from server.accounts.plans import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.models import LiveModels
-from server.live.parts import SessionParts
+from server.live.parts import LiveRules, SessionParts
 from server.live.reporting import Reporter
-from server.live.rules import LiveRules
 from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
@@ -27,6 +26,7 @@ from server.model.leases import Lease
 from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials
+from server.translation.targets import Translation
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, submit
 
@@ -46,6 +46,7 @@ async def session_registry(
             storage=storage,
             partials=Partials(),
             engines={"production": hearing},
+            translations={"production": Translation(models=models)},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),

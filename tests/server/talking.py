@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from server.live.rules import LiveRules
+from server.live.parts import LiveRules
 from tests.server.running import Server
 from tests.server.serving import AppServer
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ import httpx
 from selenium.webdriver.common.keys import Keys
 
 from pipeline.recognition.engines.scripted import SCRIPT
-from server.live.rules import LiveRules
+from server.live.parts import LiveRules
 from tests.processes import free_port
 from tests.server.running import run_server
 from tests.server.serving import serve

@@ -16,8 +16,7 @@ from pipeline.ingest.tracks import SEPARATE, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
-from server.jobs.known_speakers import plain_name
-from server.jobs.members import InvalidValue, Members, boolean, keywords, url_text
+from server.jobs.members import InvalidValue, Members, boolean, keywords, plain_name, url_text
 from server.jobs.order_members import EAGERNESS, TRACK
 from server.jobs.orders import live_track, raw_audio, refuse_both, unknown_members
 from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages

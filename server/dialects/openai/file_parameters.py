@@ -12,8 +12,8 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
-from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers, plain_fields
-from server.jobs.members import Fields, Member, Members, Parser, boolean, texts
+from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers
+from server.jobs.members import Fields, Member, Members, Parser, boolean, plain_fields, texts
 from server.jobs.order_members import (
     CHANNEL_MODE,
     DIARIZE,

@@ -14,6 +14,7 @@ from server.model.errors import ConcurrencyLimited, Refused
 from server.storage.sqlite.files import FileBlobs
 from tests.server.http.test_bodies import MULTIPART, cut, form, part, request
 
+LARGE = frozenset({"known_speaker_references"})
 SHORT_S = 0.05
 
 
@@ -63,11 +64,15 @@ async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_p
     of_json = orjson.dumps({"known_speaker_references": ["a" * MAX_FORM_BYTES]})
     bodies = [(form(*recordings), MULTIPART), (of_json, "application/json")]
     for body, content_type in bodies:
-        async with uploads.read_body(request(cut(body, 65_536), content_type), job_id="job_1", most=1000) as first:
+        async with uploads.read_body(
+            request(cut(body, 65_536), content_type), job_id="job_1", most=1000, large=LARGE
+        ) as first:
             assert first.field_bytes > MAX_FORM_BYTES
             for other, of_type in bodies:
                 with pytest.raises(ConcurrencyLimited):
-                    async with uploads.read_body(request(cut(other, 65_536), of_type), job_id="job_2", most=1000):
+                    async with uploads.read_body(
+                        request(cut(other, 65_536), of_type), job_id="job_2", most=1000, large=LARGE
+                    ):
                         raise AssertionError("there was no place")
 
 
@@ -75,7 +80,7 @@ async def test_fields_of_a_form_are_bounded_together(tmp_path):
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body = form(*[part("known_speaker_references", bytes(6_000_000)) for _ in range(3)])
     with pytest.raises(Refused) as caught:
-        async with uploads.read_body(request(cut(body, 500_000), MULTIPART), job_id="job_1", most=10**9):
+        async with uploads.read_body(request(cut(body, 500_000), MULTIPART), job_id="job_1", most=10**9, large=LARGE):
             raise AssertionError("it has 18 MB")
     assert caught.value.code == "payload_too_large"
 
@@ -97,6 +102,6 @@ async def test_a_form_of_very_many_escapes_is_refused(tmp_path):
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     body, content_type = b"prompt=" + b"%41" * (MAX_ESCAPES + 1), "application/x-www-form-urlencoded"
     with pytest.raises(Refused) as caught:
-        async with uploads.read_body(request([body], content_type), job_id="job_1", most=1000):
+        async with uploads.read_body(request([body], content_type), job_id="job_1", most=1000, large=LARGE):
             raise AssertionError("it has too many escapes")
     assert caught.value.code == "invalid_multipart"

@@ -1,4 +1,4 @@
-"""Tests of operation.py: the methods of a resource, its errors, and deprecated routes."""
+"""Tests of operation.py: the methods of a resource, and its errors."""
 
 import asyncio
 from dataclasses import replace
@@ -10,17 +10,13 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from server.http.middleware import Compression, Origins, OuterMiddleware
-from server.http.openapi import document
-from server.http.operation import Answer, Deprecation, Endpoint, Handler, Operation, Resource, json_response, not_found
+from server.http.operation import Answer, Endpoint, Handler, Operation, Resource, json_response, not_found
 from server.http.problems import Problem
 from server.metrics import Metrics
 from server.requests.address_counters import AddressCounters
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45
-GOING = Deprecation(
-    since=1_767_225_600_000, sunset=FOR_EVER, notice="https://x.test/why", successor="https://x.test/v2/things"
-)
 
 
 class OpenAccess:
@@ -87,29 +83,3 @@ def test_the_door_is_told_how_it_ended():
         "internal",
         "ZeroDivisionError",
     )
-
-
-def test_a_route_that_is_given_up_says_since_when_until_when_and_where_to_go():
-    response = ask(replace(THING, deprecation=GOING))
-    assert response.status_code == 200
-    assert response.headers["deprecation"] == "@1767225600"
-    assert response.headers["sunset"].endswith(" GMT")
-    assert response.headers.get_list("link") == [
-        '<https://x.test/2>; rel="next"',
-        '<https://x.test/why>; rel="deprecation", <https://x.test/v2/things>; rel="successor-version"',
-    ]
-
-
-def test_after_its_sunset_a_route_is_gone_and_still_says_where_to_go():
-    gone = replace(GOING, sunset=GOING.since + YEAR_MS)
-    response = ask(replace(THING, deprecation=replace(gone, sunset=1)))
-    assert (response.status_code, response.json()["code"]) == (410, "version_gone")
-    assert 'rel="successor-version"' in response.headers["link"]
-    assert gone.headers["Sunset"] == "Fri, 01 Jan 2027 00:00:00 GMT"
-
-
-def test_the_description_marks_it():
-    described = document([replace(THING, deprecation=GOING)], base_url="http://x")["paths"]["/things"]["get"]
-    assert described["deprecated"] is True
-    assert described["responses"]["410"]["description"] == "version_gone"
-    assert "deprecated" not in document([THING], base_url="http://x")["paths"]["/things"]["get"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from server.live.rules import LiveRules
+from server.live.parts import LiveRules
 from tests.server.running import run_server
 from tests.server.serving import AppServer, serve
 from tests.server.talking import (

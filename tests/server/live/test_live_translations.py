@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from server.storage.sql import leases
 from tests.server.running import run_server
 from tests.server.serving import serve
 from tests.server.stand_in import Translator, said, stand_in
-from tests.server.talking import HASTY, SECOND, Caller, Frame, durable, open_talk, script_words, silence
+from tests.server.talking import HASTY, IMPATIENT, SECOND, Caller, Frame, durable, open_talk, script_words, silence
 
 SPOKEN = 16.0  # seconds of audio: 40 words of the script
 
@@ -219,3 +221,24 @@ def test_a_server_that_is_killed_between_words_and_translation_translates_them_t
     covered = [number for one in told for number in range(one["first"], one["last"] + 1)]
     assert covered == list(range(len(script_words(15)))), "each word once, in order"
     assert not job["warnings"]
+
+
+async def test_a_session_that_nobody_continues_is_translated_to_its_end(translator, tmp_path, monkeypatch):
+    translator.behave, translator.delay_s = (lambda _text, _count: None), 5.0
+    with serve(tmp_path, live=HASTY, **translator.variables) as server:
+        me = Caller(server, server.key("enterprise"))
+        async with me.speaking(translate_to="de") as (record, talk):
+            await talk.send(silence(6))
+            await talk.until(lambda frame: frame.get("index") == 10)
+            server.call(server.service.begin_stop)
+            await talk.to_the_end()
+    translator.delay_s = 0.0
+    monkeypatch.setattr(leases, "LIVE_GRACE_MS", 0)
+    with serve(tmp_path, live=replace(IMPATIENT, stale_s=0.2), **translator.variables) as server:
+        me = Caller(server, me.secret)
+        job = await me.job(record["job_id"], wait=30)
+        events = [data | {"type": kind} for _, kind, data in await me.events(record["job_id"])]
+    assert job["status"] == "completed"
+    told = of(events, "translation")
+    covered = [number for one in told for number in range(one["first"], one["last"] + 1)]
+    assert covered == list(range(len(of(events, "word"))))

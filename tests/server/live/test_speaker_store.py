@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.speakers.state import SpeakerState
-from server.live.speaker_store import REFRESHED, SpeakerStore
+from server.live.speakers import REFRESHED, SpeakerStore
 from server.model.errors import BlobsAway, DiskFull
 from server.model.leases import LeaseLost
 from server.storage.sqlite.files import FileBlobs
