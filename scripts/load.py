@@ -530,8 +530,9 @@ def watch(service: Service, seconds: float, rows: list[dict[str, Any]], stop: th
         life, looks = server.starts, []
         for _ in range(LOOKS):
             stop.wait(minute_s / LOOKS)
-            looks.append(look(service, server.child.pid))
-        if server.starts == life and server.child.poll() is None:
+            with suppress(FileNotFoundError, ProcessLookupError):  # a process has just ended
+                looks.append(look(service, server.child.pid))
+        if server.starts == life and len(looks) == LOOKS:
             row = {name: min(each[name] for each in looks) for name in ALLOWED}
             rows.append({"minute": round((time.monotonic() - began) / 60, 2), "life": life, **row})
             print(json.dumps(rows[-1]), flush=True)
