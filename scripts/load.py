@@ -499,10 +499,9 @@ def broken_promises(ask: Ask, seen: Seen) -> dict[str, Sequence[object]]:
 def find_leftovers(service: Service) -> list[str]:
     """Delete every job, and return what is still stored of them, and what is wrong with the database."""
     with httpx.Client(base_url=service.base, headers={"Authorization": f"Bearer {service.key}"}, timeout=60) as client:
-        for base in ("/v1/jobs", "/sandbox/v1/jobs"):
-            while jobs := client.get(base, params={"limit": 100}).raise_for_status().json()["data"]:
-                for job in jobs:
-                    client.delete(f"{base}/{job['job_id']}", params={"force": "true"}).raise_for_status()
+        while jobs := client.get("/v1/jobs", params={"limit": 100}).raise_for_status().json()["data"]:
+            for job in jobs:
+                client.delete(f"/v1/jobs/{job['job_id']}", params={"force": "true"}).raise_for_status()
     rows = {table: service.ask(f"SELECT count(*) FROM {table}")[0][0] for table in EMPTIED}  # noqa: S608  constants
     left = [f"{count} rows of {table}" for table, count in rows.items() if count]
     left += [
