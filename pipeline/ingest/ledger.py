@@ -18,11 +18,6 @@ HEADER_FOUND = "header_found"
 UNHEARD = "bytes_not_heard"
 """Note: bytes of the file are no part of a recording that can be decoded."""
 
-SET_CLOCK = (
-    "the time stamps jump ahead by {:.1f} s, as if a clock was set. This was not filled with silence: what follows is "
-    "so much earlier"
-)
-
 
 @dataclass(slots=True)
 class Ledger:
@@ -60,7 +55,14 @@ class Ledger:
             (self.cut, TRUNCATED, self._missing()),
             (self.skipped, SKIPPED, f"{self.skipped} packets ({self.skipped_s:.2f} s) could not be decoded"),
             (self.gaps, FILLED, f"silence was put into gaps: {self.gaps}, {seconds(self.filled)} s in all"),
-            (self.shifted_s, SHIFTED, SET_CLOCK.format(self.shifted_s)),
+            (
+                self.shifted_s,
+                SHIFTED,
+                (
+                    f"the time stamps jump ahead by {self.shifted_s:.1f} s, as if a clock was set. This was not filled "
+                    "with silence: what follows is so much earlier"
+                ),
+            ),
             (self.unknown_tracks, OTHER_TRACKS, self._unknown()),
             (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
         )

@@ -282,8 +282,12 @@ class _Caller:
 
 
 def _has_final_words(request: DecodeRequest, span: tuple[int, int]) -> bool:
-    """Return whether words of a live utterance are final, so that its language can only change after a pause."""
-    return request.before is not None and any(word.start + word.end > 2 * span[0] for word in request.decided)
+    """Return whether words of a live utterance are final, and words before it: its language can change after a pause.
+
+    That of the first utterance may have been taken wrongly, so it is believed less.
+    """
+    inside = [word.start + word.end > 2 * span[0] for word in request.decided]
+    return request.before is not None and any(inside) and not all(inside)
 
 
 def _is_doubtful(

@@ -66,7 +66,10 @@ class Voicing:
     def place(self, words: Sequence[Word]) -> list[Word]:
         """Return the *words* that somebody spoke, with corrected times. They must be in order, and stay so."""
         words = self._end_at_pauses(words)
-        touching = [self._touches(word) for word in words]
+        touching = [
+            self._touches(word) and not (index > 0 and _is_drawn_out(words[index - 1]) and self._is_mostly_silent(word))
+            for index, word in enumerate(words)
+        ]
         starts = [word.start for word, touches in zip(words, touching, strict=True) if touches]
         bounds = iter([*starts[1:], self._end])
         placed: list[Word] = []
@@ -85,6 +88,9 @@ class Voicing:
             else:
                 placed += [*self._move_to_speech(strays, placed, word.start), fitted]
             strays = []
+        if strays and placed and _is_drawn_out(placed[-1]):
+            before = placed.pop()
+            return placed + spread([before, *strays], before.start, before.end)
         return placed + self._move_to_speech(strays, placed, self._end)
 
     def _end_at_pauses(self, words: Sequence[Word]) -> list[Word]:
@@ -118,6 +124,9 @@ class Voicing:
         """Return whether there is speech at the place of *word*, give or take a frame."""
         return self._voiced.find(1, *self._frames(word.start - WINDOW, word.end + WINDOW)) >= 0
 
+    def _is_mostly_silent(self, word: Word) -> bool:
+        return 2 * WINDOW * self._voiced.count(1, *self._frames(word.start, word.end)) < word.end - word.start
+
     def _fit(self, word: Word, bound: int) -> Word:
         """Return *word* without silence at its ends, or extended to where its sound stops, at most to *bound*."""
         frames = self._frames(word.start, word.end)
@@ -131,13 +140,20 @@ class Voicing:
         return word if (start, end) == (word.start, word.end) else word.at(start, end)
 
     def _move_to_speech(self, strays: list[Word], before: Sequence[Word], bound: int) -> list[Word]:
-        """Return words at silent places, moved to the free speech between their neighbours, if there is enough."""
+        """Return words at silent places, moved to the most free speech between their neighbours, if there is enough."""
         if not strays:
             return []
-        frames = self._frames(before[-1].end if before else self._start, bound)
-        if self._voiced.count(1, *frames) < MIN_FREE_FRAMES:
+        start, end = self._frames(before[-1].end if before else self._start, bound)
+        runs: list[list[int]] = []
+        for frame in range(start, min(end, len(self._voiced))):
+            if self._voiced[frame] and runs and frame - runs[-1][1] <= PAUSE_FRAMES:
+                runs[-1][1] = frame
+            elif self._voiced[frame]:
+                runs.append([frame, frame])
+        first, last = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+        if self._voiced.count(1, first, last + 1) < MIN_FREE_FRAMES:
             return []
-        return spread(strays, self._at(self._voiced.find(1, *frames)), self._at(self._voiced.rfind(1, *frames) + 1))
+        return spread(strays, self._at(first), self._at(last + 1))
 
     def _frames(self, start: int, end: int) -> tuple[int, int]:
         """Return the first frame that lies in start..end by more than half, or that of *start* == *end*, and their end.

@@ -76,7 +76,7 @@ class TargetOptions:
     terms: tuple[str, ...] = ()
     spoken: str | None = None  # the language of words that do not say theirs
     tenant: str = ""
-    timeout_s: float = 20.0  # of one call
+    timeout_s: float | None = 20.0  # of one call; None: the translator bounds it itself
     wait_s: float = 60.0  # at the end, for the next answer
 
 
@@ -203,7 +203,7 @@ class Target:
             async with asyncio.timeout(self.options.timeout_s):
                 answer = await self.translator.translate(request)
         except TimeoutError as late:
-            raise TranslatorUnavailable(f"no answer in {self.options.timeout_s:g} s") from late
+            raise TranslatorUnavailable(f"no answer in {self.options.timeout_s} s") from late
         return answer_of(answer, request)
 
     async def _write(self, unit: Unit, text: str, write: Callable[[Happened], Awaitable[None]]) -> None:

@@ -71,6 +71,7 @@ class Pages:
         return [
             page("/", self.front, "front", "The page, or the main addresses for programs"),
             page("/live/{job_id}", self.captions, "captions", "A live session for a big screen"),
+            page("/edit/{job_id}", self.editor, "editor", "The words of a job, for those who may correct it"),
             page("/docs", self.docs, "docs", "The API, made from /openapi.json"),
             page("/web/{name}", self.asset, "asset", "What the pages are made of"),
         ]
@@ -88,6 +89,9 @@ class Pages:
 
     async def captions(self, request: Request, _caller: Caller) -> Response:
         return self._file(request, "captions.html")
+
+    async def editor(self, request: Request, _caller: Caller) -> Response:
+        return self._file(request, "edit.html")
 
     async def docs(self, request: Request, _caller: Caller) -> Response:
         return self._file(request, "docs.html")

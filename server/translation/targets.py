@@ -20,6 +20,9 @@ from server.model.offers import ANY_TARGET
 from server.model.orders import Order
 from server.translation.remote import ChatTranslator, LibreTranslator
 
+LISTENING_WAIT_S = 600.0
+"""How long the end of a job waits for the models here, which answer late where many windows wait, but do answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
@@ -79,8 +82,8 @@ class Translation:
             terms=order.keywords,
             spoken=written,
             tenant=tenant,
-            timeout_s=self.timeout_s,
-            wait_s=self.wait_s,
+            timeout_s=None if self.listens else self.timeout_s,
+            wait_s=max(self.wait_s, LISTENING_WAIT_S) if self.listens else self.wait_s,
         )
         backlog = Backlog(language, spoken=written, live=live, by_sound=translator.listens)
         target = Target(options, translator, backlog, samples_of)

@@ -15,7 +15,7 @@ const OPENED = { files: showJobs, job: showJob, account: showAccount };
 
 /** Show the view that the address names. With *moved* it also gets the keyboard focus. */
 function route(moved) {
-  const [named, argument] = location.hash.slice(1).split("/");
+  const [named, ...rest] = location.hash.slice(1).split("/");
   const name = VIEWS.includes(named) ? named : "speak";
   for (const view of VIEWS) find(`#${view}-view`).hidden = view !== name;
   for (const link of document.querySelectorAll("nav a")) {
@@ -25,7 +25,7 @@ function route(moved) {
   }
   document.title = `${TITLES[name]} · Scribewire`;
   leaveJob();
-  OPENED[name]?.(argument);
+  OPENED[name]?.(...rest);
   if (!moved) return;
   scrollTo(0, 0);
   find(`#${name}-view h1`).focus({ preventScroll: true });

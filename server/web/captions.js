@@ -68,7 +68,7 @@ function hear(event) {
   text.hear(event);
   if (terminal(event)) standing.textContent = "Paused. The next session will appear here.";
   offerNewest();
-  if (overlay && (event.type === "word" || event.text)) overlay.heard();
+  if (overlay && (["word", "corrected"].includes(event.type) || event.text)) overlay.heard();
   if (event.type === "word") find("#lag").textContent = `Lag ${lag(event.lag_ms)}`;
 }
 

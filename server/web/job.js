@@ -1,11 +1,13 @@
 // The view of one job: its progress and first words while it runs, its transcript and downloads when it is over.
 
-import { admitted, ask, eventsToken, own, pause, persistently } from "./api.js";
+import { admitted, ask, base, eventsToken, own, pause, persistently } from "./api.js";
 import { announce, copy, find, make } from "./dom.js";
+import { Editor } from "./editor.js";
 import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
 import { endingOf, fileNameOf, standingOf, titleOf } from "./jobs.js";
 import { needKey } from "./key.js";
+import { expect } from "./order.js";
 import { Player } from "./player.js";
 import { Said, guarded, warningItems } from "./problems.js";
 import { Speakers } from "./speakers.js";
@@ -16,17 +18,18 @@ import { save } from "./zip.js";
 
 const TERMINAL = ["completed", "failed", "canceled"];
 const LINKS_S = 86_400; // how long the download links of this page are valid
+const INVITED_S = 7 * 86_400; // how long others may correct
 const problem = find("#job-problem");
 const running = find("#job-running");
 const player = new Player(find("#job-result"));
-const finder = new Finder(find("#job-find"), find("#job-result .transcript"));
-const speakers = new Speakers(find("#job-speakers"), find("#job-result .transcript"));
+const finder = new Finder(find("#job-find"), find("#job-transcript"));
+const speakers = new Speakers(find("#job-speakers"), find("#job-transcript"));
 const text = new LiveText(find("#job-text"), find("#job-log"));
 let leave = () => {};
 let shown = null;
 
-/** Show a job until leaveJob() is called. */
-export const showJob = guarded(problem, async (id) => {
+/** Show a job until leaveJob() is called, at the second *at* if there is one. */
+export const showJob = guarded(problem, async (id, at) => {
   leaveJob();
   const left = new Promise((resolve) => { leave = () => resolve(true); });
   running.hidden = find("#job-result").hidden = true;
@@ -41,6 +44,7 @@ export const showJob = guarded(problem, async (id) => {
   }
   head(record);
   await result(record);
+  if (at) player.goTo(Number(at));
 });
 
 export function leaveJob() {
@@ -48,6 +52,10 @@ export function leaveJob() {
   player.clear();
   finder.clear();
   speakers.clear();
+  find("#job-editor").replaceChildren();
+  find("#job-editor").hidden = find("#job-invited").hidden = true;
+  find("#job-transcript").hidden = false;
+  find("#job-correct").setAttribute("aria-pressed", false);
 }
 
 /** Return the record of a job, as soon as the server answers. */
@@ -111,7 +119,7 @@ function stream(id, token, { last, left, hear }) {
   const source = new EventSource(address);
   const over = new Promise((resolve) => {
     const take = (event) => hear({ ...JSON.parse(event.data), type: event.type }, Number(event.lastEventId) || last);
-    for (const type of ["job.status", "job.progress", "word", "segment", "speakers.revised"]) source.addEventListener(type, take);
+    for (const type of ["job.status", "job.progress", "word", "segment", "speakers.revised", "corrected"]) source.addEventListener(type, take);
     for (const state of TERMINAL) source.addEventListener(`job.${state}`, () => resolve(true));
     source.onerror = () => source.readyState === EventSource.CLOSED && resolve(false);
     left.then(resolve);
@@ -138,6 +146,7 @@ async function result(record) {
   find("#job-listen").hidden = record.status !== "completed";
   find("#job-file").hidden = true;
   find("#job-price").hidden = find("#job-copy").hidden = find("#job-find").hidden = !record.text;
+  find("#job-correct").hidden = find("#job-invite").hidden = record.status !== "completed" || !record.text;
   if (record.status === "failed") throw new Said(`This job failed: ${record.error.message}`);
   if (record.status === "canceled") throw new Said("This job was canceled.");
   const { json, vtt } = record.formats;
@@ -170,6 +179,27 @@ async function apart() {
   const answer = await fetch(source);
   if (!answer.ok) throw new Said(`The audio could not be fetched (${answer.status}).`);
   await again(new File([await answer.blob()], titleOf(shown)));
+}
+
+/** Correct the words in place of reading them, or show them again as they are now. */
+async function correct() {
+  const open = find("#job-editor").hidden;
+  if (!open) return showJob(shown.job_id);
+  for (const part of ["#job-transcript", "#job-find", "#job-speakers", "#job-price"]) find(part).hidden = true;
+  find("#job-editor").hidden = false;
+  find("#job-correct").setAttribute("aria-pressed", true);
+  await new Editor(find("#job-editor"), { job: shown.job_id, player, offer: expect }).show();
+  find("#job-editor .word")?.focus();
+}
+
+/** Show a link with which others may correct this job. */
+async function invite() {
+  const { token } = await ask(`v1/jobs/${shown.job_id}/edit-links`, { method: "POST", body: { expires_in: INVITED_S } });
+  const field = find("#job-invited-link");
+  field.value = new URL(`edit/${shown.job_id}#token=${token}`, base()).href;
+  find("#job-invited").hidden = false;
+  field.focus();
+  field.select();
 }
 
 async function fetched(link, kind) {
@@ -225,6 +255,9 @@ find("#job-delete").addEventListener("click", guarded(problem, async () => {
   location.hash = "#files";
   announce("Deleted");
 }));
+find("#job-correct").addEventListener("click", guarded(problem, correct));
+find("#job-invite").addEventListener("click", guarded(problem, invite));
+find("#job-invited-copy").addEventListener("click", guarded(problem, () => copy(find("#job-invited-link").value, "Link")));
 find("#job-price").addEventListener("click", () => {
   document.dispatchEvent(new CustomEvent("estimate", { detail: shown.text }));
 });

@@ -19,7 +19,7 @@ const problem = find("#jobs-problem");
 const waiting = new Map(); // the rows of the queue by the jobs' ids
 const search = find("#jobs-search input");
 const shown = new Map(); // the jobs that are over, by their ids: {job, box}
-let cursor = null;
+let cursors = []; // of the pages to come, one for each request
 let timer;
 let typing;
 
@@ -61,8 +61,13 @@ function row(job) {
     make("a", { href: `#job/${job.job_id}` }, titleOf(job)),
     quiet(parts.join(" · ")),
     make("span", { class: `badge ${mark ? "incomplete" : job.status}` }, mark ?? BADGES[job.status]),
+    job.matches?.length > 0 && make("ul", { class: "matches", "aria-label": `Found in ${titleOf(job)}` }, job.matches.map(match(job))),
   );
 }
+
+/** Make a list item of what was found, which leads to that time. */
+const match = (job) => ({ start, before, text, after }) =>
+  make("li", {}, make("a", { href: `#job/${job.job_id}/${start}` }, clock(start)), ` ${before} `, make("mark", {}, text), ` ${after}`);
 
 const chosen = () => [...shown.values()].filter(({ select }) => select.checked).map(({ job }) => job);
 
@@ -161,26 +166,28 @@ const look = guarded(problem, async () => {
   if (data.length) timer = setTimeout(() => visible() && look(), AGAIN_MS);
 });
 
-/** Load the newest jobs that are over, or with *next* the page after those that are shown. */
+/** Load the newest jobs that are over, or with *next* the page after those that are shown. A search is for words and names. */
 async function load(next = null) {
   find("#jobs-none").hidden = true;
-  const name = search.value.trim();
-  const page = admitted()
-    ? await ask(`v1/jobs?${new URLSearchParams({ limit: 20, ...(name && { name }), ...(next && { cursor: next }) })}`)
-    : { data: [], has_more: false };
+  const sought = search.value.trim();
+  const queries = next ?? (sought ? [{ q: sought }, { name: sought }] : [{}]);
+  const pages = admitted()
+    ? await Promise.all(queries.map(async (query) => ({ query, ...(await ask(`v1/jobs?${new URLSearchParams({ limit: 20, ...query })}`)) })))
+    : [];
   if (!admitted()) showQueue([]);
   const before = new Set(chosen().map(({ job_id: id }) => id));
   if (!next) {
     box.replaceChildren();
     shown.clear();
   }
-  box.append(...page.data.filter(({ status }) => !ACTIVE.includes(status)).map(row));
+  const found = pages.flatMap(({ query, data }) => data.filter(({ matches }) => !query.q || matches?.length > 0));
+  for (const job of found) if (!ACTIVE.includes(job.status) && !shown.has(job.job_id)) box.append(row(job));
   for (const { job, select } of shown.values()) select.checked = before.has(job.job_id);
-  cursor = page.next_cursor;
-  more.hidden = !page.has_more;
-  find("#jobs-none").textContent = name ? "No job has this name." : "Nothing yet. What you speak or upload appears here.";
-  find("#jobs-none").hidden = box.children.length > 0 || page.data.length > 0;
-  find("#jobs-search").hidden = !name && !box.children.length;
+  cursors = pages.filter((page) => page.has_more).map(({ query, next_cursor: cursor }) => ({ ...query, cursor }));
+  more.hidden = !cursors.length;
+  find("#jobs-none").textContent = sought ? "No job has these words or this name." : "Nothing yet. What you speak or upload appears here.";
+  find("#jobs-none").hidden = box.children.length > 0 || found.length > 0;
+  find("#jobs-search").hidden = !sought && !box.children.length;
   showChosen();
   if (shown.size) await offerFormats();
 }
@@ -206,5 +213,5 @@ find("#jobs-all").addEventListener("change", ({ target }) => {
 find("#jobs-zip").addEventListener("click", guarded(problem, saveChosen));
 find("#jobs-delete").addEventListener("click", guarded(problem, deleteChosen));
 
-more.addEventListener("click", guarded(problem, () => load(cursor)));
+more.addEventListener("click", guarded(problem, () => load(cursors)));
 for (const news of ["jobs", "key", "visibilitychange"]) document.addEventListener(news, showJobs);

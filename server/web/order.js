@@ -1,6 +1,6 @@
 // The form fields for a transcription that speech and files share: language, expected words, and what becomes of the text.
 
-import { find, make } from "./dom.js";
+import { announce, find, make } from "./dom.js";
 
 const MOST_TRACKS = 32; // of a container, as the API takes it
 
@@ -29,4 +29,31 @@ export function orderFrom(place) {
 function listOf(text) {
   const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
   return lines.length ? JSON.stringify(lines) : "";
+}
+
+const KEYWORDS_AS = "scribewire.keywords"; // in localStorage: the terms that corrections added
+const keywords = () => [...document.querySelectorAll(".order [name=keywords]")];
+
+/** Add *term* to the names and terms that will be said, here and the next time that this page is opened. */
+export function expect(term) {
+  for (const field of keywords()) {
+    const terms = field.value.split(",").map((one) => one.trim()).filter(Boolean);
+    if (!terms.includes(term)) field.value = [...terms, term].join(", ");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  try {
+    localStorage.setItem(KEYWORDS_AS, keywords()[0].value);
+  } catch {
+    // This browser stores nothing for this page, so the term is there as long as the page is open.
+  }
+  announce(`“${term}” is a keyword of what you transcribe next.`);
+}
+
+try {
+  for (const field of keywords()) {
+    field.value = localStorage.getItem(KEYWORDS_AS) ?? "";
+    field.addEventListener("change", () => localStorage.setItem(KEYWORDS_AS, field.value));
+  }
+} catch {
+  // As above.
 }

@@ -38,12 +38,43 @@ export class Player {
     this.#captions = captions;
     this.#text.replaceChildren(...paragraphs(text, words, segments, language));
     markLanguages(this.#text.children);
-    this.#words = [...this.#text.querySelectorAll(".word")];
+    this.attend(this.#text);
+    if (this.#words.length) this.#words[0].tabIndex = 0;
+  }
+
+  /** Follow the words in *box* from now on. */
+  attend(box) {
+    this.#words = [...box.querySelectorAll(".word")];
+    this.#lit = null;
     this.#timed = this.#words.map((element) => ({
       start: Number(element.dataset.start), end: Number(element.dataset.end), element,
     }));
     this.#timed.sort((one, other) => one.start - other.start);
-    if (this.#words.length) this.#words[0].tabIndex = 0;
+  }
+
+  /** Go to *start*, in seconds, and play on if it plays. */
+  seek(start) {
+    if (!this.#frame.hidden) this.#video.currentTime = start;
+  }
+
+  /** Go to the word at *start* and put the keyboard focus there. */
+  goTo(start) {
+    this.seek(start);
+    const word = this.#wordAt(start)?.element;
+    if (!word) return;
+    word.focus();
+    word.scrollIntoView({ block: "center" });
+  }
+
+  /** Play, or pause. */
+  toggle() {
+    if (this.#frame.hidden) return;
+    if (this.#video.paused) this.#video.play();
+    else this.#video.pause();
+  }
+
+  speed(rate) {
+    this.#video.playbackRate = this.#video.defaultPlaybackRate = rate;
   }
 
   /** Get ready to play *source*: a File, which is not sent anywhere, or the address of the recording. */

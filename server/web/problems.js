@@ -75,10 +75,10 @@ export const warningItems = ({ warnings }) =>
   });
 
 /** Make a listener of *work* that shows its errors in *box*. */
-export const guarded = (box, work) => async (event) => {
+export const guarded = (box, work) => async (...given) => {
   tell(box, null);
   try {
-    await work(event);
+    await work(...given);
   } catch (error) {
     if (error !== DISMISSED) tell(box, error);
   }

@@ -7,9 +7,10 @@ import { ask, outputFormats } from "./api.js";
 import { channels } from "./channels.js";
 import { announce, find, make } from "./dom.js";
 import { clock, lag } from "./format.js";
+import { correctable, termIn } from "./inplace.js";
 import { needKey } from "./key.js";
 import { SOUNDS, microphones, openMicrophone } from "./microphone.js";
-import { orderFrom } from "./order.js";
+import { expect, orderFrom } from "./order.js";
 import { Said, guarded, tell, warningItems } from "./problems.js";
 import { LiveSession } from "./session.js";
 import { closeShare, renewShare, share } from "./share.js";
@@ -40,6 +41,7 @@ const speakers = new Speakers(find("#speak-speakers"), find("#speak-text"));
 
 let microphone = null;
 let session = null;
+let newest = null; // the job whose words can be corrected
 let recordedS = 0;
 let channel = null; // which shows the session; null: none
 let trying = null; // the microphone whose level is shown before a session
@@ -88,6 +90,7 @@ async function start() {
     session = new LiveSession(await order(), hear);
     microphone.listen(take);
     await session.start();
+    newest = session.jobId;
     speakers.show(session.jobId);
   } catch (error) {
     session = null;
@@ -244,7 +247,22 @@ function transcriptLink(id, index, { length }) {
 /** Note that the session continues as another job, whose readers need another link. */
 function goOn() {
   text.newStream();
+  newest = session.jobId;
   renewShare(session.jobId);
+}
+
+/** Correct final words. The readers of the live link have the correction at once. */
+async function correct(change, before) {
+  const made = await ask(`v1/jobs/${newest}/corrections`, { method: "POST", body: { changes: [change] } });
+  for (const one of made.changes) text.hear({ ...one, type: "corrected" });
+  const term = termIn(change.text, before);
+  const take = () => {
+    expect(term);
+    find("#speak-terms").replaceChildren();
+  };
+  const offer = term && make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the keywords?`);
+  find("#speak-terms").replaceChildren(...[offer].filter(Boolean));
+  announce("Corrected");
 }
 
 /** Use the language and the expected words of the fields from the next sound on. */
@@ -265,6 +283,10 @@ async function offerChannels() {
   find("#speak-channel").replaceChildren(...options);
 }
 
+correctable(find("#speak-text"), {
+  at: (element) => text.at(element),
+  save: (change, before) => guarded(problem, () => correct(change, before))(),
+});
 toggle.addEventListener("click", guarded(problem, () => (microphone ? stop() : start())));
 find("#speak-share").addEventListener("click", guarded(problem, () => share(session.jobId, channel)));
 find("#speak-pause").addEventListener("click", pause);

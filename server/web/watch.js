@@ -2,7 +2,7 @@
 
 import { refusal, root } from "./api.js";
 
-const TYPES = ["word", "partial", "segment", "speakers.revised", "translation", "job.completed", "job.failed", "job.canceled"];
+const TYPES = ["word", "partial", "segment", "speakers.revised", "corrected", "translation", "job.completed", "job.failed", "job.canceled"];
 const AGAIN_MS = 5000;
 const REFUSALS = {
   401: { code: "invalid_token", status: 401, detail: "This link is no channel's" },

@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { Translations } from "./languages.js";
-import { Voices, named } from "./voices.js";
+import { Voices } from "./voices.js";
 
 const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
 const LANGUAGE_NAMES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
@@ -36,9 +36,43 @@ export class LiveText {
   hear(event) {
     if (event.type === "word" || event.type === "translation") this.#translations.hear(event);
     if (event.type === "word") this.#following(() => this.#words.set(event.index, this.#of(event).word(event)));
+    else if (event.type === "corrected") this.#following(() => this.#correct(event));
     else if (event.type === "partial") this.#following(() => this.#of(event).partially(event));
     else if (event.type === "segment") this.#segment(event);
     else if (event.type === "speakers.revised") this.#following(() => this.#revise(event.words));
+  }
+
+  /** Return which words are corrected with a final word's *element*: {first, last, text}; null if they are of an earlier job. */
+  at(element) {
+    const [first, said] = [...this.#words].find(([, one]) => one.element === element) ?? [];
+    return said ? { first, last: said.last ?? first, text: said.text } : null;
+  }
+
+  /** Take what a person changed: other words, another speaker, or a speaker's name. */
+  #correct({ first, last, words, speaker, name, into }) {
+    if (words) this.#replace(first, last, words);
+    else if (first !== undefined) this.#revise([{ first, last, speaker: speaker ?? undefined }]);
+    else if (into) this.#revise([...this.#words].filter(([, one]) => one.speaker === speaker).map(([at]) => ({ first: at, last: at, speaker: into })));
+    else this.#voices.call(this.#box, speaker, name);
+  }
+
+  /** Show *words* in place of those from *first* to *last*, marked for a moment. */
+  #replace(first, last, words) {
+    const text = words.map(({ word, spaced = true }, at) => (spaced && at ? " " : "") + word).join("");
+    for (let index = first; index <= last; index += 1) {
+      const said = this.#words.get(index);
+      if (!said) continue; // it left the screen, or its job
+      const before = said.text === "" ? "" : /^\s*/u.exec(said.element.textContent)[0];
+      said.text = index === first ? text : "";
+      said.last = index === first ? last : undefined;
+      const gap = before || (said.spaced && said.element.previousElementSibling?.matches(".final") ? " " : "");
+      said.element.textContent = said.text && gap + said.text;
+      said.element.classList.remove("corrected");
+      if (index !== first) continue;
+      void said.element.offsetWidth; // so that the mark begins again
+      said.element.classList.add("corrected");
+    }
+    if (text) this.#log?.append(make("p", {}, `Corrected: ${text}`));
   }
 
   /** Begin a new paragraph, because the times and numbers of the words to come start anew. */
@@ -89,7 +123,8 @@ export class LiveText {
   #following(work) {
     const atEnd = this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 80;
     work();
-    if (atEnd) this.#box.scrollTop = this.#box.scrollHeight;
+    const typing = this.#box.contains(document.activeElement) && document.activeElement.matches("input");
+    if (atEnd && !typing) this.#box.scrollTop = this.#box.scrollHeight;
   }
 }
 
@@ -166,7 +201,7 @@ class Speech {
 
   /** Make a paragraph. Its direction is that of its text: browsers leave out the name in a bdi. */
   #element({ speaker, language }, content) {
-    const name = speaker && [make("bdi", {}, named(speaker)), ": "];
+    const name = speaker && [make("bdi", {}, this.#voices.label(speaker)), ": "];
     return make("p", { ...this.#voices.mark(speaker), ...written(language) }, name, content);
   }
 

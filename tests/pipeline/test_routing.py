@@ -287,11 +287,14 @@ def test_every_word_belongs_to_the_nearest_utterance():
 
 
 def test_the_language_of_a_live_utterance_does_not_change_once_words_of_it_are_final():
-    spoken = Spoken([(0, 4, "fr")])
-    request = request_of(spoken, 0, 4.5, turn=0, before="es")
-    final = replace(request, decided=(Word("es0", 0, position(0.4), 0.9),))
-    found = [hear(FakeModels(spoken, small=False), one) for one in (request, final)]
-    assert [(one.language, one.changed) for one in found] == [("fr", None), ("es", None)]
+    spoken = Spoken([(0, 2, "es"), (3, 7, "fr")])
+    request = request_of(spoken, 0, 7.5, turn=position(2.6), before="es")
+    before, inside = Word("es0", 0, position(0.4), 0.9), Word("es3", position(3), position(3.4), 0.9)
+    found = [
+        hear(FakeModels(spoken, small=False), replace(request, decided=decided)).language
+        for decided in ((before,), (before, inside), (inside,))
+    ]
+    assert found == ["fr", "es", "fr"], "where nothing was said before, the first guess may have been wrong"
 
 
 @pytest.mark.parametrize("turn", [None, 0])

@@ -76,6 +76,14 @@ def test_words_in_silence_after_one_that_was_drawn_out_share_its_speech():
     assert placed[1].end == START + 40 * WINDOW
 
 
+def test_a_word_in_silence_moves_to_speech_on_one_side_of_a_pause():
+    said = words(("seven", 0, 4), ("Signal", 10, 12))
+    assert voicing("######" + "." * 20 + "#" * 8 + ".").place(said) == words(("seven", 0, 6), ("Signal", 26, 34))
+    drawn = voicing("#" * 40 + "." * 30).place(words(("the", 0, 40), ("bridge", 50, 54)))
+    assert [word.text for word in drawn] == ["the", "bridge"]
+    assert drawn[1].end == START + 40 * WINDOW
+
+
 def test_the_last_word_is_not_written_again_for_the_silence_after_it():
     seconds = tuple((position(start), position(end)) for start, end in ((0.0, 0.5), (1.0, 1.3)))
     once = timed_words(("no", 0.0, 0.5), ("no", 1.0, 1.3))

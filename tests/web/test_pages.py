@@ -13,7 +13,7 @@ from server.routes.pages import WEB, policy, prefers_html
 from tests.server.serving import serve
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-PAGES = ("/", "/docs", "/live/job_00000000000000000000000000")
+PAGES = ("/", "/docs", "/live/job_00000000000000000000000000", "/edit/job_00000000000000000000000000")
 
 TYPES = {
     ".html": "text/html; charset=utf-8",

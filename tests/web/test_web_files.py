@@ -329,7 +329,7 @@ def test_jobs_are_found_by_name_chosen_together_and_saved_as_one_archive(page, s
     assert page.nameless() == []
     page.click("#jobs-delete")
     page.driver.switch_to.alert.accept()
-    page.until_text("#jobs-none", "No job has this name")
+    page.until_text("#jobs-none", "No job has these words or this name")
 
 
 def test_a_file_is_sent_again_by_itself_when_the_server_is_back(browser, server, key):

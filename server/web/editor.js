@@ -1,0 +1,447 @@
+// Corrects the transcript of a job by keyboard or mouse. Every change is saved by itself, as a revision of the server's.
+
+import { ask, persistently } from "./api.js";
+import { make } from "./dom.js";
+import { termIn, typeOver } from "./inplace.js";
+import { guarded } from "./problems.js";
+import { Voices } from "./voices.js";
+import { written } from "./words.js";
+
+const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
+const MOST = 1000; // changes of one request
+const NAMES_AS = "scribewire.names"; // in localStorage: the speakers that were named, for other jobs
+const MARK_AS = "scribewire.doubt"; // in localStorage: below which probability a word is doubtful
+const HELP = "Enter or a click corrects a word, Tab goes to the next doubtful one, Shift and arrows choose several, " +
+  "1 to 9 give them to a speaker, Space plays, Delete removes, Ctrl+Z takes back.";
+
+export class Editor {
+  #job;
+  #token;
+  #player;
+  #offer;
+  #problem = make("p", { class: "problem", role: "alert", hidden: true });
+  #said = make("span", { class: "quiet", role: "status" });
+  #text = make("div", { class: "transcript", role: "region", "aria-label": `Words to correct. ${HELP}` });
+  #people = make("div", { class: "row" });
+  #offers = make("span");
+  #tools = {};
+  #units = []; // {first, last, text, element, start, doubt}: what is changed together
+  #speakers = {}; // names by what requests call the speakers
+  #revision = 0;
+  #at = 0; // the unit that has the focus, and the other end of what is chosen
+  #anchor = 0;
+  #open = null; // {first, last, field}: what is being typed over
+  #saving = false;
+  #kept; // {waiting, undo, redo}: what survives a reload
+
+  /** *box* gets the editor. *offer* is called with a term that may be added to the expected ones; without it none is offered. */
+  constructor(box, { job, token = null, player, offer = null }) {
+    this.#job = job;
+    this.#token = token;
+    this.#player = player;
+    this.#offer = offer;
+    this.#kept = stored(sessionStorage, `scribewire.edits.${job}`) ?? { waiting: [], undo: [], redo: [] };
+    box.replaceChildren(this.#problem, this.#toolbar(), this.#finder(), this.#people, make("p", { class: "quiet" }, HELP), this.#text);
+    this.#text.addEventListener("click", (event) => this.#clicked(event));
+    this.#text.addEventListener("keydown", (event) => this.#pressed(event));
+  }
+
+  /** Load the words, and save what an earlier page could not. Throws Problem. */
+  async show() {
+    await this.#load();
+    await this.#flush();
+  }
+
+  // --- what there is -----------------------------------------------------------------------------------------------
+
+  #guard = (work) => guarded(this.#problem, work);
+
+  #toolbar() {
+    const button = (name, work) => make("button", { type: "button", class: "plain", onclick: this.#guard(work) }, name);
+    const mark = make("input", { type: "range", min: 0, max: 1, step: 0.05, value: stored(localStorage, MARK_AS) ?? 0.5 });
+    const speed = make("select", {}, [0.5, 0.75, 1, 1.25, 1.5, 2].map((rate) => make("option", { value: rate, selected: rate === 1 }, `${rate} ×`)));
+    mark.addEventListener("input", () => {
+      store(localStorage, MARK_AS, Number(mark.value));
+      this.#markDoubts();
+    });
+    speed.addEventListener("change", () => this.#player.speed(Number(speed.value)));
+    this.#tools = { mark, undo: button("Undo", () => this.#back("undo")), redo: button("Redo", () => this.#back("redo")) };
+    return make("div", { class: "row", role: "group", "aria-label": "Correcting" },
+      this.#tools.undo, this.#tools.redo, button("Next doubtful word", () => this.#toDoubtful(1)),
+      make("label", { class: "field" }, "Doubtful below", mark), make("label", { class: "field" }, "Speed", speed),
+      this.#said, this.#offers);
+  }
+
+  #finder() {
+    const what = make("input", { type: "search", "aria-label": "Find", placeholder: "Find", autocomplete: "off" });
+    const by = make("input", { "aria-label": "Replace by", placeholder: "Replace by", autocomplete: "off" });
+    const button = (name, work) => make("button", { type: "button", class: "plain", onclick: this.#guard(work) }, name);
+    const form = make("form", { class: "row", role: "search", "aria-label": "Find and replace" }, what, by,
+      button("Next", () => this.#findNext(what.value)),
+      button("Replace all", () => this.#replaceAll(what.value, by.value)));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#findNext(what.value);
+    });
+    return form;
+  }
+
+  async #load() {
+    this.#draw(await persistently(() => ask(this.#path("words"), this.#bearer)));
+  }
+
+  #path = (what, query = {}) =>
+    `v1/jobs/${encodeURIComponent(this.#job)}/${what}?${new URLSearchParams({ ...query, ...(this.#token && { token: this.#token }) })}`;
+
+  get #bearer() {
+    return this.#token ? { bearer: null } : {};
+  }
+
+  #draw({ revision, speakers, words }) {
+    const focused = this.#text.contains(document.activeElement) && this.#units[this.#at]?.first;
+    const typing = this.#open && { ...this.#open, value: this.#open.field.value, place: this.#open.field.selectionStart };
+    this.#open = null; // so that the removed field saves nothing
+    this.#revision = revision;
+    this.#speakers = speakers;
+    this.#units = unitsOf(words);
+    this.#text.replaceChildren(...this.#paragraphs());
+    this.#markDoubts();
+    this.#player.attend(this.#text);
+    this.#showPeople();
+    this.#tools.undo.disabled = !this.#kept.undo.length;
+    this.#tools.redo.disabled = !this.#kept.redo.length;
+    if (typing) this.#retype(typing, typing.value, typing.place);
+    else this.#choose(focused === false || focused === undefined ? this.#at : this.#unitOf(focused), { focus: focused !== false });
+  }
+
+  #paragraphs() {
+    const voices = new Voices();
+    let last = null;
+    let content = null;
+    const made = [];
+    for (const unit of this.#units) {
+      if (!last || unit.voice !== last.voice || unit.start - last.end > PARAGRAPH_S) {
+        content = make("span", written(unit.language));
+        made.push(make("p", voices.mark(unit.speaker), unit.name && make("b", { class: "speaker" }, unit.name), content));
+      }
+      content.append(unit.spaced && content.childNodes.length ? " " : "", unit.element);
+      last = unit;
+    }
+    return made.length ? made : [make("p", {}, "There are no words to correct.")];
+  }
+
+  #markDoubts() {
+    for (const { element, doubt, text, corrected } of this.#units) {
+      const doubtful = doubt < Number(this.#tools.mark.value);
+      element.classList.toggle("doubtful", doubtful);
+      element.setAttribute("aria-label", `${text || "removed"}${doubtful ? ", doubtful" : corrected ? ", corrected" : ""}`);
+    }
+    this.#tools.mark.setAttribute("aria-valuetext", `${Math.round(this.#tools.mark.value * 100)} percent`);
+  }
+
+  #showPeople() {
+    const names = stored(localStorage, NAMES_AS) ?? [];
+    const fields = Object.entries(this.#speakers).map(([speaker, name]) => {
+      const input = make("input", { maxlength: 64, placeholder: speaker, list: "speaker-names", autocomplete: "off" });
+      input.value = name === speaker ? "" : name;
+      input.addEventListener("change", this.#guard(() => this.#name(speaker, input.value.trim())));
+      return make("label", { class: "field" }, `Name of ${speaker}`, input);
+    });
+    this.#people.replaceChildren(...fields, make("datalist", { id: "speaker-names" }, names.map((name) => make("option", { value: name }))));
+    this.#people.hidden = !fields.length;
+  }
+
+  #say(text) {
+    this.#said.textContent = text;
+  }
+
+  // --- choosing words ----------------------------------------------------------------------------------------------
+
+  #unitOf = (number) => Math.max(0, this.#units.findIndex(({ last }) => last >= number));
+
+  #choose(to, { focus = true, extend = false } = {}) {
+    if (!this.#units.length) return;
+    this.#at = Math.max(0, Math.min(this.#units.length - 1, to));
+    if (!extend) this.#anchor = this.#at;
+    const [low, high] = this.#range();
+    this.#units.forEach(({ element }, at) => {
+      element.tabIndex = at === this.#at ? 0 : -1;
+      element.classList.toggle("chosen", low < high && at >= low && at <= high);
+    });
+    if (focus) this.#units[this.#at].element.focus();
+  }
+
+  #range = () => [Math.min(this.#at, this.#anchor), Math.min(this.#units.length - 1, Math.max(this.#at, this.#anchor))];
+
+  #clicked({ target, shiftKey }) {
+    const at = this.#units.findIndex(({ element }) => element === target.closest(".word"));
+    if (at < 0) return;
+    this.#choose(at, { extend: shiftKey });
+    this.#player.seek(this.#units[at].start);
+    if (!shiftKey) this.#edit();
+  }
+
+  #pressed(event) {
+    const { key, shiftKey, ctrlKey, metaKey, altKey } = event;
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[key];
+    if (!event.target.matches(".word") || altKey) return;
+    if (ctrlKey || metaKey) {
+      const way = { z: shiftKey ? "redo" : "undo", Z: "redo", y: "redo" }[key];
+      if (!way) return;
+      this.#guard(() => this.#back(way))();
+    } else if (step !== undefined) this.#choose(this.#at + step, { extend: shiftKey });
+    else if (key === "Tab") {
+      if (!this.#toDoubtful(shiftKey ? -1 : 1)) return; // after the last one the focus leaves the text
+    } else if (key === "Enter" || key === "F2") this.#edit();
+    else if (key === " ") this.#player.toggle();
+    else if (/^[1-9]$/.test(key)) this.#guard(() => this.#give(Number(key)))();
+    else if (key === "Delete" || key === "Backspace") this.#guard(() => this.#replace(...this.#range(), ""))();
+    else if (key.length === 1) {
+      this.#edit(); // the field takes the key in place of the word
+      return;
+    } else return;
+    event.preventDefault();
+  }
+
+  /** Go to the next doubtful word, or with *step* -1 to the one before. Returns whether there is one. */
+  #toDoubtful(step) {
+    for (let at = this.#at + step; at >= 0 && at < this.#units.length; at += step) {
+      if (!this.#units[at].element.classList.contains("doubtful")) continue;
+      this.#choose(at);
+      this.#player.seek(this.#units[at].start);
+      return true;
+    }
+    this.#say("There is no other doubtful word.");
+    return false;
+  }
+
+  #findNext(what) {
+    const ranges = what.trim() ? this.#found(what.trim()) : [];
+    const next = ranges.find(([from]) => from > this.#at) ?? ranges[0];
+    this.#say(ranges.length ? `Found ${ranges.length} times.` : "Not found.");
+    if (!next) return;
+    this.#choose(next[0]);
+    this.#choose(next[1], { extend: true });
+  }
+
+  /** Return the ranges of units in which *what* is, in order and apart from each other. */
+  #found(what) {
+    let text = "";
+    const ends = this.#units.map((unit) => (text += (unit.spaced && text ? " " : "") + unit.text).length);
+    const ranges = [];
+    for (const match of text.matchAll(pattern(what))) {
+      const from = ends.findIndex((end) => end > match.index);
+      const to = ends.findIndex((end) => end >= match.index + match[0].length);
+      if (ranges.length && ranges.at(-1)[1] >= from) ranges.at(-1)[1] = to;
+      else ranges.push([from, to]);
+    }
+    return ranges;
+  }
+
+  // --- changing them -----------------------------------------------------------------------------------------------
+
+  /** Let the user type over what is chosen. */
+  #edit() {
+    const [from, to] = this.#range();
+    this.#type(from, to);
+  }
+
+  #type(from, to) {
+    const units = this.#units.slice(from, to + 1);
+    if (!units.length) return null;
+    const text = textOf(units);
+    const field = typeOver(units.map(({ element }) => element), text, (said, key) => {
+      if (this.#open?.field !== field) return; // the words were loaded again
+      this.#open = null;
+      if (key !== "blur") this.#choose(from);
+      if (said !== null) this.#guard(() => this.#replace(from, to, said))();
+      if (key.endsWith("Tab")) this.#toDoubtful(key === "Tab" ? 1 : -1);
+    });
+    this.#open = { first: units[0].first, last: units.at(-1).last, field };
+    return field;
+  }
+
+  /** Open the field again after the words were loaded, with what was typed. */
+  #retype({ first, last }, value, place = value.length) {
+    const field = this.#type(this.#unitOf(first), this.#unitOf(last));
+    if (!field) return;
+    field.value = value;
+    field.setSelectionRange(place, place);
+  }
+
+  #replace(from, to, text) {
+    const units = this.#units.slice(from, to + 1);
+    const before = textOf(units);
+    const change = { first: units[0].first, last: units.at(-1).last, text };
+    units.forEach(({ element }, at) => { element.textContent = at ? "" : text || "⌫"; }); // until the server has it
+    this.#offerTerm(termIn(text, before));
+    return this.#save({ changes: [change] });
+  }
+
+  #replaceAll(what, by) {
+    if (!what.trim()) return this.#say("Say what to find first.");
+    const changes = this.#found(what.trim()).slice(0, MOST).map(([from, to]) => {
+      const units = this.#units.slice(from, to + 1);
+      return { first: units[0].first, last: units.at(-1).last, text: textOf(units).replaceAll(pattern(what.trim()), () => by.trim()) };
+    });
+    if (!changes.length) return this.#say("Not found.");
+    return this.#save({ changes });
+  }
+
+  /** Give what is chosen to a speaker: one word is all that its paragraph says. */
+  #give(number) {
+    const [low, high] = this.#range();
+    const within = (at) => (low < high ? at >= low && at <= high : this.#units[at].element.parentElement === this.#units[low].element.parentElement);
+    const units = this.#units.filter((_, at) => within(at));
+    const speaker = Object.keys(this.#speakers)[number - 1] ?? `S${number}`;
+    return this.#save({ changes: [{ first: units[0].first, last: units.at(-1).last, speaker }] });
+  }
+
+  /** Name a speaker; with the name of another one both are the same. */
+  #name(speaker, name) {
+    const same = Object.keys(this.#speakers).find((one) => one !== speaker && name && this.#speakers[one] === name);
+    const names = [name, ...(stored(localStorage, NAMES_AS) ?? []).filter((one) => one !== name)].filter(Boolean);
+    store(localStorage, NAMES_AS, names.slice(0, 50));
+    return this.#save({ changes: [same ? { speaker, into: same } : { speaker, name }] });
+  }
+
+  #back(way) {
+    const revert = this.#kept[way].at(-1);
+    return revert === undefined ? this.#say(`There is nothing to ${way}.`) : this.#save({ revert }, way);
+  }
+
+  #offerTerm(term) {
+    if (!term || !this.#offer) return;
+    const take = () => {
+      this.#offers.replaceChildren();
+      this.#offer(term);
+    };
+    this.#offers.replaceChildren(make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the keywords?`));
+  }
+
+  // --- saving ------------------------------------------------------------------------------------------------------
+
+  async #save(body, way = null) {
+    this.#kept.waiting.push({ body, way });
+    await this.#flush();
+  }
+
+  /** Save what waits, in order. What the server refuses is not tried again. */
+  async #flush() {
+    this.#keep();
+    if (this.#saving || !this.#kept.waiting.length) return;
+    this.#saving = true;
+    let said = "Saved.";
+    try {
+      while (this.#kept.waiting.length) {
+        const [{ body, way }] = this.#kept.waiting;
+        let made = null;
+        try {
+          made = await this.#send(body);
+        } catch (error) {
+          if (error.code !== "revision_changed") {
+            this.#kept.waiting.shift();
+            throw error;
+          }
+          const clash = await this.#clash(body);
+          if (!clash) continue; // they changed something else: now with their revision
+          this.#kept.waiting.shift();
+          said = clash;
+          continue;
+        }
+        this.#kept.waiting.shift();
+        this.#revision = made.revision;
+        if (!made.changes.length) continue;
+        if (way) this.#kept[way].pop();
+        else this.#kept.redo = [];
+        this.#kept[way === "undo" ? "redo" : "undo"].push(made.revision);
+      }
+    } finally {
+      this.#saving = false;
+      this.#keep();
+      if (said === "Saved.") await this.#load();
+    }
+    this.#say(said);
+  }
+
+  #send(body) {
+    const told = () => this.#say("Not saved yet: the server does not answer. It is kept here and saved when the server is back.");
+    const request = { method: "POST", body, ...this.#bearer };
+    return persistently(() => ask(this.#path("corrections"), { ...request, headers: { "If-Match": `"${this.#revision}"` } }), { most: Infinity, told });
+  }
+
+  /** Load what somebody else has changed. Returns what to say if it is the same that *body* changes, otherwise null. */
+  async #clash(body) {
+    const came = [];
+    for (let cursor = null, more = true; more;) {
+      const page = await ask(this.#path("corrections", { limit: 100, ...(cursor && { cursor }) }), this.#bearer);
+      came.push(...page.data.filter(({ revision }) => revision > this.#revision));
+      [cursor, more] = [page.next_cursor, page.has_more];
+    }
+    await this.#load();
+    const mine = body.changes ?? [];
+    const other = came.findLast(({ changes }) => changes.some((theirs) => mine.some((one) => meet(one, theirs))));
+    if (!other) return null;
+    const theirs = other.changes.find((change) => mine.some((one) => meet(one, change)));
+    const what = theirs.text === undefined ? "the speaker of the same words" : `the same to “${theirs.text}”`;
+    const [one] = mine;
+    const typed = mine.length === 1 && one.text !== undefined;
+    if (typed) this.#retype(one, one.text);
+    return `Somebody else (${other.by}) has changed ${what} meanwhile. ${typed ? "What you typed is in the field: Enter saves it, Escape leaves theirs." : "Nothing of yours was changed there."}`;
+  }
+
+  #keep() {
+    const { waiting, undo, redo } = this.#kept;
+    const any = waiting.length + undo.length + redo.length;
+    store(sessionStorage, `scribewire.edits.${this.#job}`, any ? this.#kept : null);
+  }
+}
+
+/** Join words of the same number: they can only be changed together. */
+function unitsOf(words) {
+  const units = [];
+  for (const word of words) {
+    const { index, last = index, start, end = start, spaced = true, speaker, name, channel, language } = word;
+    const doubt = word.corrected || word.removed ? 1 : word.probability ?? 1;
+    const unit = units.at(-1);
+    if (unit?.first === index) {
+      Object.assign(unit, { text: unit.text + (spaced ? " " : "") + word.word, end, doubt: Math.min(doubt, unit.doubt) });
+      unit.corrected ||= Boolean(word.corrected);
+    } else {
+      const corrected = Boolean(word.corrected || word.removed);
+      units.push({ first: index, last, text: word.word, start, end, spaced, speaker, name, language, doubt, corrected, voice: `${channel} ${speaker}` });
+    }
+  }
+  for (const unit of units) {
+    const { start, end, text, corrected } = unit;
+    const look = `word${corrected ? " corrected" : ""}`;
+    unit.element = make("span", { class: look, role: "button", "data-start": start, "data-end": end, tabindex: -1 }, text || "⌫");
+  }
+  return units;
+}
+
+const textOf = (units) => units.map(({ text, spaced }) => (spaced ? " " : "") + text).join("").trim().replaceAll(/\s+/gu, " ");
+
+const pattern = (text) => new RegExp(text.replaceAll(/[\\^$.*+?()[\]{}|/]/gu, "\\$&"), "giu");
+
+const meet = (one, other) =>
+  one.first === undefined || other.first === undefined
+    ? one.speaker !== undefined && one.first === other.first && one.speaker === other.speaker
+    : one.first <= other.last && other.first <= one.last && (one.text === undefined) === (other.text === undefined);
+
+function stored(place, name) {
+  try {
+    return JSON.parse(place.getItem(name));
+  } catch {
+    return null; // This browser stores nothing for this page.
+  }
+}
+
+function store(place, name, value) {
+  try {
+    if (value === null) place.removeItem(name);
+    else place.setItem(name, JSON.stringify(value));
+  } catch {
+    // As above: it is kept as long as the page is open.
+  }
+}
