@@ -13,7 +13,6 @@ import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,7 @@ PAGES = {
     "server/api.md": ("languages",),
     "server/reference.md": (
         "routes",
+        "fields",
         "files",
         "live",
         "events",
@@ -155,7 +155,7 @@ def warnings() -> str:
 
 
 def close_codes() -> str:
-    """The codes with which our own WebSockets close, and the errors behind them."""
+    """The close codes of our own WebSockets that are not OURS plus an HTTP status, and the errors behind them."""
     by_code: dict[int, list[str]] = {}
     for code in CODES:
         by_code.setdefault(close_code(Problem(code, "")), []).append(f"`{code}`")
@@ -166,12 +166,8 @@ def close_codes() -> str:
         1011: "the server failed",
         1013: "no room now: try again later",
     }
+    assert all(code in usual or OURS <= code < OURS + 600 for code in by_code)
     rows = [(str(code), meaning, ", ".join(by_code.get(code, ()))) for code, meaning in usual.items()]
-    rows += [
-        (str(code), HTTPStatus(code - OURS).phrase, ", ".join(codes))
-        for code, codes in sorted(by_code.items())
-        if code >= OURS
-    ]
     return _table(("close code", "why", "error"), rows)
 
 
@@ -234,8 +230,9 @@ def tables(openapi: Mapping[str, Any]) -> dict[str, str]:
         "plans": plans(),
         "languages": languages(),
         "routes": routes(openapi),
-        "files": members(FILE_MEMBERS),
-        "live": members(LIVE_MEMBERS),
+        "fields": members(one for one in FILE_MEMBERS if one in LIVE_MEMBERS),
+        "files": members(one for one in FILE_MEMBERS if one not in LIVE_MEMBERS),
+        "live": members(one for one in LIVE_MEMBERS if one not in FILE_MEMBERS),
         "events": events(),
         "warnings": warnings(),
         "errors": errors(),

@@ -227,7 +227,7 @@ class Config:
         "the model keeps up with",
     )  # 0: what was measured
     model_aliases: tuple[str, ...] = _variable(
-        "", _names, "further names that clients may give as the model and that choose none, a comma list; * is any"
+        "", _names, "extra model names to accept, separated by commas; the server still picks the model. * accepts any"
     )  # "*" among them: any
     profanity_file: Path | None = _variable(
         "",
@@ -238,7 +238,7 @@ class Config:
     phone_region: str | None = _variable(
         "",
         _region,
-        "two letters, such as US, of the region whose telephone numbers are said, where an order names none",
+        "two letters, such as US, of the region whose telephone numbers are said, where a request names none",
     )
     latency: str = _variable(
         "balanced",
@@ -248,8 +248,8 @@ class Config:
     device: str = _variable("auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs")
     compute_type: str = _variable("auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32")
     model_threads: int = _variable(
-        "auto", _whole(1, 512, auto=0), "threads of one model call; auto leaves a core to everything else"
-    )  # 0: one fewer than the machine has cores
+        "auto", _whole(1, 512, auto=0), "threads of one model call; auto goes by the size of the model"
+    )  # 0: as many as the model can use
     gpu_batch: int = _variable(
         "auto",
         _whole(1, 512, auto=0),

@@ -6,7 +6,7 @@ query in them finds what follows each other, as a phrase does.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
@@ -24,11 +24,14 @@ LINE_WORDS = 8
 LONGEST_TERM = 64
 """The signs of a word by which it is found. Longer ones are noise."""
 
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
 
 def terms_of(text: str) -> list[str]:
     """Return the words of *text* in the form in which they are compared, in order."""
+    if text.isascii():
+        return [word[:LONGEST_TERM] for word in _ASCII_WORD.findall(text.lower())]
     folded = unicodedata.normalize("NFKD", text.casefold())
     plain = "".join(sign for sign in folded if not unicodedata.combining(sign) or is_unspaced(sign))
     terms: list[str] = []
@@ -73,29 +76,34 @@ class Query:
         terms = terms_of(text)
         return all(_places(terms, phrase) for phrase in self.phrases)
 
-    def matches(self, words: Sequence[Word]) -> list[dict[str, Any]]:
-        """Return the first places of the phrases: seconds, the matched text, and the line around it."""
-        terms, owners = [], []
-        for number, word in enumerate(words):
-            found = terms_of(word.text)
-            terms += found
-            owners += [number] * len(found)
-        places = sorted(
-            {
-                (owners[at], owners[at + len(phrase) - 1])
-                for phrase in self.phrases
-                for at in islice(_places(terms, phrase), MOST_MATCHES)
-            }
-        )
+    def matches(self, words: Iterable[Word]) -> list[dict[str, Any]]:
+        """Return the first places of the phrases: seconds, the matched text, and the line around it.
+
+        No more of *words* is read than that takes.
+        """
+        rest, seen = iter(words), list[Word]()
+        terms, owners = list[str](), list[int]()
+        places = list[tuple[int, int]]()
+        for number, word in enumerate(rest):
+            seen.append(word)
+            for term in terms_of(word.text):
+                terms.append(term)
+                owners.append(number)
+                ends = (phrase for phrase in self.phrases if phrase[-1] == term)
+                found = {len(phrase) for phrase in ends if tuple(terms[-len(phrase) :]) == phrase}
+                places += [(owners[-size], number) for size in sorted(found)]
+            if len(places) >= MOST_MATCHES:
+                break
+        seen += islice(rest, LINE_WORDS)
         return [
             {
-                "start": seconds(words[first].start),
-                "end": seconds(words[last].end),
-                "before": join_words(words[max(0, first - LINE_WORDS) : first]),
-                "text": join_words(words[first : last + 1]),
-                "after": join_words(words[last + 1 : last + 1 + LINE_WORDS]),
+                "start": seconds(seen[first].start),
+                "end": seconds(seen[last].end),
+                "before": join_words(seen[max(0, first - LINE_WORDS) : first]),
+                "text": join_words(seen[first : last + 1]),
+                "after": join_words(seen[last + 1 : last + 1 + LINE_WORDS]),
             }
-            for first, last in places[:MOST_MATCHES]
+            for first, last in dict.fromkeys(places[:MOST_MATCHES])
         ]
 
 

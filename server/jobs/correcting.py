@@ -28,7 +28,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.edited import NotAligned, UnreadableDocument, changes_in, read_edited
 from pipeline.documents.formats import word_event
 from pipeline.text.options import TextSettings
-from pipeline.timeline import Change, Correction, unpack
+from pipeline.timeline import Change, Correction, Words, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript
 from server.background import compute, total_bytes
@@ -144,7 +144,7 @@ class Corrections:
     async def matches(self, job: Job, query: Query) -> list[dict[str, Any]]:
         """Return where a finished job says what *query* asks for."""
         stored = await self.storage.timelines.entries(job.id)
-        return await compute(job.account, total_bytes(stored), _matches, stored, query)
+        return await compute(job.account, total_bytes(stored), _matches, stored, query, job.revision)
 
 
 def parse_changes(value: object) -> list[Request]:
@@ -246,7 +246,10 @@ def _words(stored: Sequence[bytes]) -> dict[str, Any]:
     return {"revision": revision, "speakers": names, "words": shown}
 
 
-def _matches(stored: Sequence[bytes], query: Query) -> list[dict[str, Any]]:
+def _matches(stored: Sequence[bytes], query: Query, revision: int) -> list[dict[str, Any]]:
+    if not revision:  # words as they were recognised need no fold, which takes long for long recordings
+        entries = (entry for entry in map(unpack, stored) if isinstance(entry, Words))
+        return query.matches(one.word for entry in entries for one in entry.words)
     past = _read(stored)
     state = Correcting(past.said, past.labels, past.corrections)
     words = [word for number in range(len(past.said)) for word in state.words_at(number)]

@@ -145,7 +145,12 @@ OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",), "Th
 WORD_TIMESTAMPS = Member("word_timestamps", boolean, False, "Times of words in JSON, and an event for each word")
 WEBHOOK_URL = Member("webhook_url", url_text, None, "Called when the job has ended")
 WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), (), "Which calls come")
-METADATA = Member("metadata", Parser(_metadata, METADATA_SCHEMA, METADATA_FORM), {}, "Yours; forms: metadata[key]")
+METADATA = Member(
+    "metadata",
+    Parser(_metadata, METADATA_SCHEMA, METADATA_FORM),
+    {},
+    "Your own texts by key, given back in the record; a JSON object, also in a form",
+)
 RETENTION = Member(
     "retention",
     one_of(bounds.RETENTIONS),
@@ -275,7 +280,7 @@ MAX_UTTERANCE_S = Member(
 )
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
 CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
-LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True)  # they are always known there
+LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True, "Times of words in JSON; events always have them")
 LIVE_OPTIONS: tuple[Member[Any], ...] = (
     INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL
 )  # fmt: skip

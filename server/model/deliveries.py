@@ -9,9 +9,6 @@ MAX_PENDING_PER_ACCOUNT = 5_000
 MAX_PENDING_PER_URL = 1_000
 """The same for the deliveries of one account to one address."""
 
-FAILURES_COUNTED_MS = 60 * 60 * 1000
-"""How long the failed attempts of an address are counted. The time begins with the first of them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -52,15 +49,6 @@ class Crowding:
     per_account: int
     hosts: Mapping[str, int] = field(default_factory=dict)
     accounts: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressHealth:
-    """The recent failures of deliveries to an account's address. A success resets all counts."""
-
-    exhausted: int = 0  # deliveries in a row whose attempts were used up
-    failures: int = 0  # failed attempts in a row since *failing_since*
-    failing_since: int | None = None  # at most FAILURES_COUNTED_MS ago; None: the last attempt succeeded
 
 
 def host_of(url: str) -> str:

@@ -9,7 +9,7 @@ from server.faults import contain
 from server.jobs.erasing import Eraser
 from server.logs import log
 from server.metrics import Metrics
-from server.model.deliveries import AddressHealth, Attempt, Delivery
+from server.model.deliveries import Attempt, Delivery
 from server.model.errors import StorageError
 from server.records.records import Records
 from server.storage.sql.storage import Storage
@@ -18,8 +18,6 @@ from server.webhooks.backoff import delay_after
 from server.webhooks.sender import GONE, Reply, WebhookSender
 
 MARGIN_S = 15.0  # a delivery is claimed for this much longer than an attempt may take
-MAX_FAILURES = 100  # attempts that failed within an hour, without a success, disable an address
-FAILING_MS = 30 * 60 * 1000  # if the first of these failures is at least this old: a short outage disables nothing
 
 
 @dataclass(slots=True)
@@ -116,15 +114,7 @@ class Deliveries:
         if reply.status_code == GONE:
             state = "disabled"  # the address first, so that no client sees the attempt while the address is enabled
             await self.storage.outbox.disable(delivery.account, delivery.url, reason="answered 410")
-        health = await self.storage.outbox.record(delivery.id, attempt, state=state)
+        exhausted = await self.storage.outbox.record(delivery.id, attempt, state=state)
         self.metrics.webhook_attempts.labels("ok" if reply.error is None else "failed").inc()
-        if reason := health and self._reason_to_disable(health, at):
-            await self.storage.outbox.disable(delivery.account, delivery.url, reason=reason)
-
-    def _reason_to_disable(self, health: AddressHealth, at: int) -> str | None:
-        """Why an address must be disabled after an attempt at the instant *at*; None if it need not."""
-        if health.exhausted >= self.sender.rules.exhausted_before_disable:
-            return f"{health.exhausted} deliveries ran out"
-        if health.failures >= MAX_FAILURES and at - (health.failing_since or at) >= FAILING_MS:
-            return f"{health.failures} attempts failed within an hour"
-        return None
+        if exhausted >= self.sender.rules.exhausted_before_disable:
+            await self.storage.outbox.disable(delivery.account, delivery.url, reason=f"{exhausted} deliveries ran out")

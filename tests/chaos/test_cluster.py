@@ -1,4 +1,4 @@
-"""A short run of scripts/chaos on a cluster finds no fault, and what it counts finds one."""
+"""A short run of scripts/load on a cluster finds no fault, and what it counts finds one."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from scripts.chaos import Seen, ask_postgres, broken_promises
+from scripts.load import Seen, ask_postgres, broken_promises
 from server.storage.sql import leases
 from tests.processes import ROOT
 from tests.server.postgres import programs
@@ -19,7 +19,7 @@ BELIEVING = "id = :id"  # a fence that lets everybody through
 def test_a_cluster_whose_parts_are_killed_at_random_loses_nothing():
     if programs() is None:
         pytest.skip("PostgreSQL is not installed (Debian's package postgresql)")
-    command = [sys.executable, "-m", "scripts.chaos", "postgres", "--seconds", "40", "--seed", "4"]
+    command = [sys.executable, "-m", "scripts.load", "postgres", "--seconds", "40", "--seed", "4"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout

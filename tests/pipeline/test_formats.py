@@ -238,6 +238,7 @@ def test_the_schema_is_one_and_carries_the_address_it_is_served_at():
     assert schema["$id"] == "https://example.org/schemas/service_v1.json"
     assert schema["$defs"].keys() == {
         "Found",
+        "Translation",
         "Hit",
         "Paragraph",
         "Segment",

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 
 from server.model import deliveries
-from server.model.deliveries import AddressHealth, Attempt, Crowding, Delivery
+from server.model.deliveries import Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.jobs import Job, State
@@ -104,22 +104,18 @@ def _snapshot(crowding: Crowding | None) -> Crowding:
 
 
 def _choose(tx: Transaction, crowding: Crowding, limit: int) -> list[str]:
-    """The ids of at most *limit* due deliveries that *crowding* admits.
-
-    An account with none under way gets its oldest first. The oldest of all accounts follow.
-    """
+    """The ids of at most *limit* due deliveries that *crowding* admits, the oldest first."""
     hosts, accounts = Counter(crowding.hosts), Counter(crowding.accounts)
+    full_hosts = ["", *(host for host, n in hosts.items() if n >= crowding.per_host)]
+    full_accounts = ["", *(account for account, n in accounts.items() if n >= crowding.per_account)]
+    sql = DUE.format(hosts=marks(full_hosts), accounts=marks(full_accounts))
     chosen: list[str] = []
-    for most in (1, crowding.per_account):
-        full = ["", *(host for host, n in hosts.items() if n >= crowding.per_host)]
-        served = ["", *(account for account, n in accounts.items() if n >= most)]
-        sql = DUE.format(hosts=marks(full), accounts=marks(served))
-        for row in tx.all(sql, (tx.now, *full, *served, PAGE)):
-            fits = hosts[row["host"]] < crowding.per_host and accounts[row["account"]] < most
-            if fits and row["id"] not in chosen and len(chosen) < limit:
-                chosen.append(row["id"])
-                hosts[row["host"]] += 1
-                accounts[row["account"]] += 1
+    for row in tx.all(sql, (tx.now, *full_hosts, *full_accounts, PAGE)):
+        fits = hosts[row["host"]] < crowding.per_host and accounts[row["account"]] < crowding.per_account
+        if fits and len(chosen) < limit:
+            chosen.append(row["id"])
+            hosts[row["host"]] += 1
+            accounts[row["account"]] += 1
     return chosen
 
 
@@ -135,8 +131,8 @@ def _claim_due(
     return _deliveries(tx, claimed), None if next_at is None else (next_at - tx.now) / 1000
 
 
-def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) -> AddressHealth | None:
-    """Store the attempt, count it for its address, and return the counts. None if the delivery was deleted.
+def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) -> int:
+    """Store the attempt, and return how many deliveries to its address have used up their attempts in a row.
 
     A pending delivery takes *state*, and is due again at attempt.next_attempt_at if that is "pending". A delivery
     in another state changes only if this attempt delivered it.
@@ -149,10 +145,10 @@ def _record(tx: Transaction, delivery_id: str, attempt: Attempt, *, state: str) 
         {"id": delivery_id, "state": state, "next_at": attempt.next_attempt_at if state == "pending" else None},
     )
     if not rows:
-        return None  # deleted with its job while the message was on its way
+        return 0  # deleted with its job while the message was on its way
     _log_attempt(tx, delivery_id, attempt)
     tx.announce(TOPIC)
-    return _note_health(tx, rows[0], attempt, exhausted=state == "failed")
+    return _count_exhausted(tx, rows[0], attempt, exhausted=state == "failed")
 
 
 def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
@@ -161,27 +157,20 @@ def _log_attempt(tx: Transaction, delivery_id: str, attempt: Attempt) -> None:
     insert(tx, "attempts", delivery=delivery_id, **asdict(replace(attempt, n=max(attempt.n, last + 1))))
 
 
-def _note_health(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhausted: bool) -> AddressHealth:
-    """Count the result of an attempt for its address. Only addresses that failed have a row."""
-    named = {"account": address["account"], "url": address["url"], "at": attempt.at, "now": tx.now}
+def _count_exhausted(tx: Transaction, address: SqlRow, attempt: Attempt, *, exhausted: bool) -> int:
+    """Count the deliveries in a row that have used up their attempts. Only addresses with one have a row."""
+    named = {"account": address["account"], "url": address["url"], "now": tx.now}
     if attempt.error is None:
-        tx.run(
-            "UPDATE addresses SET exhausted = 0, failures = 0, failing_since = NULL, changed_at = :now"
-            " WHERE account = :account AND url = :url",
+        tx.run("UPDATE addresses SET exhausted = 0, changed_at = :now WHERE account = :account AND url = :url", named)
+    elif exhausted:
+        return select_number(
+            tx,
+            "INSERT INTO addresses (account, url, exhausted, changed_at) VALUES (:account, :url, 1, :now)"
+            " ON CONFLICT (account, url) DO UPDATE SET exhausted = addresses.exhausted + 1, changed_at = :now"
+            " RETURNING exhausted AS n",
             named,
         )
-        return AddressHealth()
-    row = tx.one(
-        "INSERT INTO addresses (account, url, exhausted, failures, failing_since, changed_at)"
-        " VALUES (:account, :url, :exhausted, 1, :at, :now) ON CONFLICT (account, url) DO UPDATE"
-        " SET exhausted = addresses.exhausted + :exhausted,"
-        " failures = CASE WHEN addresses.failing_since > :before THEN addresses.failures + 1 ELSE 1 END,"
-        " failing_since = CASE WHEN addresses.failing_since > :before THEN addresses.failing_since ELSE :at END,"
-        " changed_at = :now RETURNING exhausted, failures, failing_since",
-        {**named, "exhausted": int(exhausted), "before": attempt.at - deliveries.FAILURES_COUNTED_MS},
-    )
-    assert row is not None
-    return AddressHealth(exhausted=row["exhausted"], failures=row["failures"], failing_since=row["failing_since"])
+    return 0
 
 
 def _is_disabled(tx: Transaction, account: str, url: str) -> bool:
@@ -257,7 +246,7 @@ class Outbox(SqlStore):
     async def claim_due(
         self, *, limit: int, busy_s: float, wait_s: float = 0.0, crowding: Crowding | None = None
     ) -> list[Delivery]:
-        """Claim pending deliveries whose time has come, the oldest first, but before them accounts with none under way.
+        """Claim pending deliveries whose time has come, the oldest first.
 
         *limit*: the most deliveries.
         *busy_s*: for so many seconds no other call returns them.

@@ -157,8 +157,6 @@ TABLES = """
         account TEXT NOT NULL,
         url TEXT NOT NULL,
         exhausted INTEGER NOT NULL DEFAULT 0,  -- deliveries in a row whose attempts were used up
-        failures INTEGER NOT NULL DEFAULT 0,   -- failed attempts since failing_since
-        failing_since INTEGER,
         disabled_at INTEGER,
         reason TEXT,
         changed_at INTEGER NOT NULL,
@@ -244,6 +242,8 @@ COLUMNS = """
     ALTER TABLE jobs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN stuck INTEGER NOT NULL DEFAULT 0;
     UPDATE jobs SET stuck = attempt;
+    ALTER TABLE addresses DROP COLUMN failures;
+    ALTER TABLE addresses DROP COLUMN failing_since;
     DROP INDEX jobs_queue;
     CREATE INDEX jobs_queue ON jobs (
         class, (blob IS NULL AND source_type = 'url'), environment, virtual_time, id

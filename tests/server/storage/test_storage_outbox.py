@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from server.model import deliveries
-from server.model.deliveries import FAILURES_COUNTED_MS, AddressHealth, Attempt, Crowding, Delivery
+from server.model.deliveries import Attempt, Crowding, Delivery
 from server.model.errors import QueueFull
 from server.model.orders import Order
 from server.storage.sql.outbox import PAGE
@@ -141,38 +141,26 @@ async def test_nothing_is_sent_to_a_disabled_address_until_it_is_enabled(storage
     assert [row.state for row in await storage.outbox.of_job(await end_job(storage))] == ["pending"]
 
 
-async def test_failures_of_an_address_are_counted_until_it_succeeds(storage):
-    sent = [await end_job(storage) for _ in range(4)]
+async def test_deliveries_that_ran_out_are_counted_until_one_succeeds(storage):
+    sent = [await end_job(storage) for _ in range(5)]
     rows = await due(storage)
-    outcomes = [("pending", 1, 0), ("failed", 2, 1), ("failed", 3, 2)]
-    for row, (state, failures, exhausted) in zip(rows, outcomes, strict=False):
-        health = await storage.outbox.record(row.id, attempt(), state=state)
-        assert health == AddressHealth(exhausted=exhausted, failures=failures, failing_since=NOON)
+    outcomes = [("pending", 0), ("failed", 1), ("pending", 0), ("failed", 2)]
+    for row, (state, exhausted) in zip(rows, outcomes, strict=False):
+        assert await storage.outbox.record(row.id, attempt(), state=state) == exhausted
     succeeded = replace(attempt(), status_code=200, error=None)
-    assert await storage.outbox.record(rows[3].id, succeeded, state="delivered") == AddressHealth()
+    assert await storage.outbox.record(rows[4].id, succeeded, state="delivered") == 0
     await storage.outbox.redeliver(sent[0], rows[0].id)
-    again = await storage.outbox.record(rows[0].id, attempt(), state="pending")
-    assert again == AddressHealth(failures=1, failing_since=NOON)
-    assert await storage.outbox.record("dlv_none", attempt(), state="failed") is None
+    assert await storage.outbox.record(rows[0].id, attempt(), state="failed") == 1
+    assert await storage.outbox.record("dlv_none", attempt(), state="failed") == 0
 
 
-async def test_failures_are_counted_anew_after_an_hour(storage):
-    await end_job(storage)
-    [row] = await due(storage)
-    found = []
-    for at in (NOON, NOON + FAILURES_COUNTED_MS - 1, NOON + FAILURES_COUNTED_MS):
-        health = await storage.outbox.record(row.id, replace(attempt(), at=at), state="pending")
-        found.append((health.failures, health.failing_since))
-    assert found == [(1, NOON), (2, NOON), (1, NOON + FAILURES_COUNTED_MS)]
-
-
-async def test_an_account_with_none_on_their_way_goes_before_older_messages_of_others(storage, clock):
+async def test_an_account_with_as_many_on_their_way_as_it_may_have_is_passed_over(storage, clock):
     for account in ("acct_busy", "acct_busy", "acct_old", "acct_old", "acct_new"):
         await end_job(storage, account=account)
         clock.advance(ms=1)
     crowding = Crowding(per_host=99, per_account=2, accounts={"acct_busy": 1})
     rows = await storage.outbox.claim_due(limit=9, busy_s=BUSY_S, crowding=crowding)
-    assert [row.account for row in rows] == ["acct_old", "acct_new", "acct_busy", "acct_old"]
+    assert [row.account for row in rows] == ["acct_busy", "acct_old", "acct_old", "acct_new"]
 
 
 async def test_a_long_line_to_a_full_host_holds_up_nobody_behind_it(storage, clock):

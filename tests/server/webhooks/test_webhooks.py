@@ -8,9 +8,7 @@ from jsonschema import Draft202012Validator
 from server.clock import now_ms
 from server.http.schemas import SCHEMAS
 from server.model.accounts import Account, WebhookSecret
-from server.model.deliveries import AddressHealth, Attempt
-from server.webhooks.deliveries import FAILING_MS, MAX_FAILURES
-from server.webhooks.sender import Reply, signing_secrets
+from server.webhooks.sender import signing_secrets
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
 from tests.server.storing import ManualClock
 from tests.server.webhook_deliveries import deliver, office, verify, wait_for_requests
@@ -171,32 +169,3 @@ async def test_an_address_is_given_up_after_so_many_exhausted_deliveries_in_a_ro
             later = await it.delivery(await it.end_job(target.url))
         assert (later.state, later.attempts) == ("disabled", ())
         assert len(target.asked) == 3
-
-
-async def test_an_address_that_fails_all_the_time_is_given_up_within_the_hour(tmp_path):
-    """But not for an outage of some minutes, however many deliveries fail in it."""
-    async with office(tmp_path) as it:
-        loop = it.deliveries()
-        at = now_ms()
-        for failures, since_ms, given_up in (
-            (MAX_FAILURES, FAILING_MS - 1, False),
-            (MAX_FAILURES - 1, FAILING_MS, False),
-            (MAX_FAILURES, FAILING_MS, True),
-        ):
-            health = AddressHealth(failures=failures, failing_since=at - since_ms)
-            assert (loop._reason_to_disable(health, at) is not None) is given_up
-
-
-async def test_an_address_without_a_success_for_long_is_disabled_with_all_that_waits_for_it(tmp_path):
-    async with office(tmp_path) as it, peer(answer_in_turn(answer(500))) as target:
-        jobs = [await it.end_job(target.url) for _ in range(3)]
-        [first, second] = await it.storage.outbox.claim_due(limit=2, busy_s=30)
-        old = Attempt(
-            n=1, at=now_ms() - FAILING_MS, status_code=500, duration_ms=1, error="status 500", next_attempt_at=now_ms()
-        )
-        for _ in range(MAX_FAILURES - 1):
-            await it.storage.outbox.record(first.id, old, state="pending")
-        assert not await it.storage.outbox.is_disabled(it.account.id, target.url)
-        await it.deliveries()._record(second, Reply(500, 1, "status 500"))
-        assert await it.storage.outbox.is_disabled(it.account.id, target.url)
-        assert {(await it.delivery(job_id)).state for job_id in jobs} == {"disabled"}

@@ -1,13 +1,14 @@
-"""scripts/soak finds growth, and a short run of it finds none."""
+"""scripts/load finds growth, and a short run of it finds no fault."""
 
 import json
 import random
 import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from scripts.soak import ALLOWED, growth
+from scripts.load import ALLOWED, growth
 from tests.processes import ROOT
 
 NOISE = random.Random(1)
@@ -48,14 +49,19 @@ def test_only_the_last_life_of_the_server_is_judged():
     assert growth([*before, *minutes([400.0] * 30)])["descriptors"]["rise"] == 0
 
 
-@pytest.mark.timeout(300)
-def test_a_short_soak_finds_no_fault(tmp_path):
-    out = tmp_path / "soak.json"
-    command = ["scripts/soak", "--hours", "0.0125", "--seed", "3", "--out", str(out)]
+@pytest.mark.timeout(400)
+def test_a_server_that_is_killed_and_has_no_space_left_loses_nothing(tmp_path):
+    out = tmp_path / "load.json"
+    command = ["scripts/load", "--seconds", "30", "--seed", "3", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = json.loads(out.read_text())
-    assert found["faults"] == []
-    assert found["done"]["kill"] == 1
-    assert {"send_file", "speak", "ask", "send_flood", "send_broken_file"} <= found["done"].keys()
-    assert "send_voice" in found["done"].keys() | found["excused"].keys()  # it may last until the server is killed
+    assert {"kill", "files", "live sessions"} <= found["done"].keys()
+    assert not any(found["promises"].values())
+
+
+def test_a_fault_that_nobody_knows_is_refused_with_those_that_are_known():
+    command = [sys.executable, "-m", "scripts.load", "--faults", "kill,flood"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Here flood cannot be played. Choose from kill, stop, pause" in done.stderr
