@@ -14,7 +14,7 @@ from tests.server.running import ROOT, Server, run_server
 from tests.server.serving import AppServer, ScriptedBatch, serve
 from tests.server.storing import BACKENDS, Backend, ManualClock, storage_in
 from tests.server.talking import HASTY, IMPATIENT, Caller
-from tests.server.working import Gate, Shop, speak
+from tests.server.working import Gate, WorkerHarness, speak
 
 
 @pytest.fixture(scope="session", params=sorted(BACKENDS))
@@ -50,15 +50,15 @@ async def sqlite(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Storage]:
 
 
 @pytest.fixture
-def shop(sqlite: Storage, clock: ManualClock) -> Shop:
-    return Shop(sqlite, clock, ScriptedBatch(), Metrics())
+def harness(sqlite: Storage, clock: ManualClock) -> WorkerHarness:
+    return WorkerHarness(sqlite, clock, ScriptedBatch(), Metrics())
 
 
 @pytest.fixture
-def gate(shop: Shop) -> Gate:
+def gate(harness: WorkerHarness) -> Gate:
     """Return what a job with the prompt "gate" waits for. One with "speak" says the same without a pause."""
     made = Gate()
-    shop.batch.scripts |= {"gate": made.script, "speak": speak}
+    harness.batch.scripts |= {"gate": made.script, "speak": speak}
     return made
 
 

@@ -1,4 +1,4 @@
-"""A desk of live sessions on real storage, and sessions as a dead server leaves them."""
+"""A registry of live sessions on real storage, and sessions as a dead server leaves them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -37,7 +37,7 @@ RULES = LiveRules(look_s=0.02, stale_s=0.02)
 async def session_registry(
     storage: Storage, *, models: ModelSet | None = None, engine: str = "scripted", **more: Any
 ) -> AsyncIterator[SessionRegistry]:
-    """Run a desk until the block is left, whose engine has this name and *more* members."""
+    """Run a registry until the block is left, whose engine has this name and *more* members."""
     closing, models = asyncio.Event(), models or ModelSet.of(ScriptedEngine())
     hearing = LiveModels(engine=engine, models=models, vad=None, **more)
     made = SessionRegistry(
@@ -72,7 +72,7 @@ def order(*, separate: bool = False, **live: object) -> Order:
 
 
 async def open_new(registry: SessionRegistry, storage: Storage, wanted: Order) -> LiveSession:
-    """Order a session, and open it at the desk."""
+    """Order a session, and open it at the registry."""
     return await registry.open(await storage.jobs.get(await submit(storage, order=wanted)))
 
 

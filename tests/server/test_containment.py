@@ -114,19 +114,19 @@ def make_undeletable(blobs: Path, key: str) -> Path:
     return place
 
 
-async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(shop, tmp_path):
-    stuck, free = await shop.submit(), await shop.submit()
+async def test_audio_that_cannot_be_deleted_does_not_keep_that_of_others(harness, tmp_path):
+    stuck, free = await harness.submit(), await harness.submit()
     for _ in (stuck, free):
-        await shop.storage.jobs.finish(await claim(shop.storage), completion())
-    await shop.storage.blobs.delete(source_key(stuck))
+        await harness.storage.jobs.finish(await claim(harness.storage), completion())
+    await harness.storage.blobs.delete(source_key(stuck))
     link = make_undeletable(tmp_path / "data" / "blobs", source_key(stuck))
-    await shop.chores().delete_spent_audio()
-    assert await shop.storage.blobs.size(source_key(free)) is None
-    assert await shop.storage.jobs.list_with_audio(limit=10) == [stuck]
-    assert count_of(shop.metrics, "deleting audio") == 1.0
+    await harness.chores().delete_spent_audio()
+    assert await harness.storage.blobs.size(source_key(free)) is None
+    assert await harness.storage.jobs.list_with_audio(limit=10) == [stuck]
+    assert count_of(harness.metrics, "deleting audio") == 1.0
     link.unlink()
-    await shop.chores().delete_spent_audio()
-    assert await shop.storage.jobs.list_with_audio(limit=10) == []
+    await harness.chores().delete_spent_audio()
+    assert await harness.storage.jobs.list_with_audio(limit=10) == []
 
 
 async def test_an_erased_job_whose_files_stay_for_now_does_not_keep_those_of_others(sqlite, tmp_path):

@@ -36,7 +36,7 @@ EVENTS = ("job.completed", "job.failed")
 
 
 class NobodyLive:
-    """The desk of a server without live sessions."""
+    """The session registry of a server without live sessions."""
 
     async def progress(self, job: Job) -> LiveProgress:
         raise AssertionError(f"{job.id} is not live")

@@ -34,7 +34,7 @@ MOST_S = 30  # for what is over at once or never
 
 
 @dataclass
-class Shop:
+class WorkerHarness:
     """Workers, what they work with, and what tests want to know of it."""
 
     storage: Storage

@@ -17,7 +17,7 @@ from server.model.orders import Source
 from tests.server.peers import Peer, answer_in_turn, peer, silence
 from tests.server.peers import answer as http_answer
 from tests.server.serving import chunk, wav
-from tests.server.working import MOST_S, PATIENT, BlobsOfDeletedJob, Shop
+from tests.server.working import MOST_S, PATIENT, BlobsOfDeletedJob, WorkerHarness
 from tests.waiting import eventually
 
 SHORT_S = 1.0  # in which everything that may begin has begun
@@ -47,54 +47,54 @@ class Rooms:
 
 
 @pytest.fixture
-def inside(shop: Shop) -> Rooms:
-    shop.batch.scripts["stay"] = (made := Rooms()).script
+def inside(harness: WorkerHarness) -> Rooms:
+    harness.batch.scripts["stay"] = (made := Rooms()).script
     return made
 
 
-async def test_one_account_gets_half_of_the_workers_and_the_next_one_begins_at_once(shop, inside):
-    async with shop.run_workers(count=4):
-        jobs = [await shop.submit("stay", account="many") for _ in range(4)]
+async def test_one_account_gets_half_of_the_workers_and_the_next_one_begins_at_once(harness, inside):
+    async with harness.run_workers(count=4):
+        jobs = [await harness.submit("stay", account="many") for _ in range(4)]
         await inside.have(many=2)
-        jobs += [await shop.submit("stay", account="few")]
+        jobs += [await harness.submit("stay", account="few")]
         await inside.have(many=2, few=1)
         inside.open.set()
-        assert {(await shop.wait_for_end(job_id)).state for job_id in jobs} == {State.COMPLETED}
+        assert {(await harness.wait_for_end(job_id)).state for job_id in jobs} == {State.COMPLETED}
 
 
-async def test_a_single_worker_serves_one_account_too_and_a_free_place_is_filled_at_once(shop):
-    jobs = [await shop.submit() for _ in range(4)]
+async def test_a_single_worker_serves_one_account_too_and_a_free_place_is_filled_at_once(harness):
+    jobs = [await harness.submit() for _ in range(4)]
     began = time.monotonic()
-    async with shop.run_workers(count=1):
-        assert [(await shop.wait_for_end(job_id)).attempt for job_id in jobs] == [1] * 4
+    async with harness.run_workers(count=1):
+        assert [(await harness.wait_for_end(job_id)).attempt for job_id in jobs] == [1] * 4
     assert time.monotonic() - began < PATIENT.claim_s
 
 
-async def test_an_account_at_its_bound_goes_on_as_soon_as_a_job_of_its_own_ends(shop):
+async def test_an_account_at_its_bound_goes_on_as_soon_as_a_job_of_its_own_ends(harness):
     began = time.monotonic()
-    async with shop.run_workers(count=2):
-        for job_id in [await shop.submit() for _ in range(4)]:
-            await shop.wait_for_end(job_id)
+    async with harness.run_workers(count=2):
+        for job_id in [await harness.submit() for _ in range(4)]:
+            await harness.wait_for_end(job_id)
     assert time.monotonic() - began < PATIENT.claim_s
 
 
-async def test_the_sandbox_gets_what_production_leaves_over_and_never_everything(shop, inside):
+async def test_the_sandbox_gets_what_production_leaves_over_and_never_everything(harness, inside):
     for number in range(4):
-        await shop.submit("stay", account=f"trying_{number}", environment="sandbox", seconds=1.0)
-    await shop.submit("stay", account="real", seconds=60.0)
-    async with shop.run_workers(count=4):
+        await harness.submit("stay", account=f"trying_{number}", environment="sandbox", seconds=1.0)
+    await harness.submit("stay", account="real", seconds=60.0)
+    async with harness.run_workers(count=4):
         await inside.have(real=1, trying_0=1, trying_1=1)
-        await shop.submit("stay", account="late")
+        await harness.submit("stay", account="late")
         await inside.have(real=1, late=1, trying_0=1, trying_1=1)
         inside.open.set()
 
 
-async def test_with_a_single_worker_the_sandbox_comes_after_production(shop):
-    rehearsed = await shop.submit(account="trying", environment="sandbox", seconds=1.0)
-    real = await shop.submit(account="real", seconds=60.0)
-    async with shop.run_workers(count=1):
-        assert {(await shop.wait_for_end(job_id)).state for job_id in (rehearsed, real)} == {State.COMPLETED}
-    assert [options.tenant for options in shop.batch.options] == ["real", "trying"]
+async def test_with_a_single_worker_the_sandbox_comes_after_production(harness):
+    rehearsed = await harness.submit(account="trying", environment="sandbox", seconds=1.0)
+    real = await harness.submit(account="real", seconds=60.0)
+    async with harness.run_workers(count=1):
+        assert {(await harness.wait_for_end(job_id)).state for job_id in (rehearsed, real)} == {State.COMPLETED}
+    assert [options.tenant for options in harness.batch.options] == ["real", "trying"]
 
 
 # --- downloads -----------------------------------------------------------------------------------------------------
@@ -111,63 +111,63 @@ async def wait_for_requests(source: Peer, count: int) -> None:
     assert len(source.asked) == count
 
 
-async def test_downloads_that_hang_keep_no_worker_from_a_file(shop):
-    async with peer(silence) as mute, shop.run_workers(count=1):
-        hanging = [await shop.submit(account=f"evil_{number}", **from_address(mute)) for number in range(5)]
+async def test_downloads_that_hang_keep_no_worker_from_a_file(harness):
+    async with peer(silence) as mute, harness.run_workers(count=1):
+        hanging = [await harness.submit(account=f"evil_{number}", **from_address(mute)) for number in range(5)]
         await wait_for_requests(mute, 5)
-        assert (await shop.wait_for_end(await shop.submit())).state is State.COMPLETED
-        jobs = [await shop.storage.jobs.get(job_id) for job_id in hanging]
+        assert (await harness.wait_for_end(await harness.submit())).state is State.COMPLETED
+        jobs = [await harness.storage.jobs.get(job_id) for job_id in hanging]
         assert {job.state for job in jobs if job} == {State.PROCESSING}
 
 
-async def test_one_accounts_downloads_leave_places_for_those_of_others(shop):
+async def test_one_accounts_downloads_leave_places_for_those_of_others(harness):
     async with (
         peer(silence) as mute,
         peer(answer_in_turn(http_answer(200, wav()))) as source,
-        shop.run_workers(count=1),
+        harness.run_workers(count=1),
     ):
         for _ in range(MAX_DOWNLOADS_PER_ACCOUNT + 2):
-            await shop.submit(account="evil", **from_address(mute))
+            await harness.submit(account="evil", **from_address(mute))
         await wait_for_requests(mute, MAX_DOWNLOADS_PER_ACCOUNT)
-        assert (await shop.wait_for_end(await shop.submit(**from_address(source)))).state is State.COMPLETED
+        assert (await harness.wait_for_end(await harness.submit(**from_address(source)))).state is State.COMPLETED
 
 
-async def test_a_download_is_told_as_a_turn_of_its_own_and_is_no_attempt(shop):
-    async with peer(answer_in_turn(http_answer(200, wav(4.0)))) as source, shop.run_workers():
-        job = await shop.wait_for_end(await shop.submit(**from_address(source)))
+async def test_a_download_is_told_as_a_turn_of_its_own_and_is_no_attempt(harness):
+    async with peer(answer_in_turn(http_answer(200, wav(4.0)))) as source, harness.run_workers():
+        job = await harness.wait_for_end(await harness.submit(**from_address(source)))
         assert (job.attempt, job.epoch, job.duration_s, job.source.format) == (1, 2, 1.0, "wav")
-        told = [body["status"] for kind, body in await shop.events(job.id) if kind == "job.status"]
+        told = [body["status"] for kind, body in await harness.events(job.id) if kind == "job.status"]
         assert told == ["queued", "processing", "queued", "processing"]
 
 
-async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_uncounted(shop):
+async def test_a_shutdown_does_not_wait_for_a_download_and_hands_the_job_back_uncounted(harness):
     async with peer(silence) as mute:
         began = time.monotonic()
-        async with shop.run_workers() as workers:
-            job_id = await shop.submit(**from_address(mute))
+        async with harness.run_workers() as workers:
+            job_id = await harness.submit(**from_address(mute))
             await wait_for_requests(mute, 1)
             workers.closing.set()
         assert time.monotonic() - began < PATIENT.handback_s
-        job = await shop.storage.jobs.get(job_id)
+        job = await harness.storage.jobs.get(job_id)
         assert (job.state, job.attempt) == (State.QUEUED, 0)
 
 
-async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(shop):
+async def test_audio_by_address_that_cannot_be_used_is_deleted_at_once(harness):
     async with peer(answer_in_turn(http_answer(200, b"<html>sorry</html>" * 100))) as page:
-        async with shop.run_workers():
-            job = await shop.wait_for_end(await shop.submit(**from_address(page)))
+        async with harness.run_workers():
+            job = await harness.wait_for_end(await harness.submit(**from_address(page)))
         assert job.error.code == "unsupported_audio_format"
-        assert await shop.storage.blobs.size(f"{job.id}/source/1") is None
+        assert await harness.storage.blobs.size(f"{job.id}/source/1") is None
 
 
 # --- jobs that are deleted meanwhile -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["an output", "a download"])
-async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_published(shop, kind):
+async def test_nothing_is_left_of_a_job_that_was_deleted_while_a_blob_of_it_was_published(harness, kind):
     async with peer(answer_in_turn(http_answer(200, wav()))) as source:
-        job_id = await shop.submit(**(from_address(source) if kind == "a download" else {}))
-        async with shop.run_workers(blobs=BlobsOfDeletedJob(shop.storage)):
-            await eventually(lambda: shop.metric("scribewire_leases_lost_total") != 0, max_s=MOST_S)
-        assert await shop.storage.jobs.get(job_id) is None
-        assert await shop.storage.blobs.prefixes() == []
+        job_id = await harness.submit(**(from_address(source) if kind == "a download" else {}))
+        async with harness.run_workers(blobs=BlobsOfDeletedJob(harness.storage)):
+            await eventually(lambda: harness.metric("scribewire_leases_lost_total") != 0, max_s=MOST_S)
+        assert await harness.storage.jobs.get(job_id) is None
+        assert await harness.storage.blobs.prefixes() == []

@@ -28,7 +28,7 @@ from tests.server.serving import ScriptedBatch, wav
 from tests.server.session_registries import is_over, session_registry
 from tests.server.storing import BACKENDS, LEASE_S, NOON, ManualClock
 from tests.server.talking import script_words
-from tests.server.working import Shop, speak
+from tests.server.working import WorkerHarness, speak
 
 OLD = Path(__file__).parent / "version_0_1"
 JOBS = ("job_words", "job_plain", "job_voices", "job_half", "job_live", "job_sides", "job_labels", "job_killed",
@@ -137,10 +137,10 @@ async def test_a_file_half_done_goes_on_after_its_last_part(taken):
             yield part
 
     batch.scripts["gate"] = script
-    shop = Shop(storage, clock, batch, Metrics())
+    harness = WorkerHarness(storage, clock, batch, Metrics())
     clock.advance(s=31)
-    async with shop.run_workers():
-        job = await shop.wait_for_end("job_half")
+    async with harness.run_workers():
+        job = await harness.wait_for_end("job_half")
     whole = await storage.jobs.get("job_words")
     assert (done, job.state, job.text, job.duration_s) == ([1], State.COMPLETED, whole.text, whole.duration_s)
     spoken = [
