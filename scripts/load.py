@@ -111,7 +111,8 @@ class Process:
         """End it with SIGTERM. Returns what was wrong with its exit status."""
         self.child.terminate()
         status = self.child.wait(60)
-        return [f"{self.log.stem} ended with status {status}"] if status else []
+        right = (0, -signal.SIGTERM)  # the second one if it was only just starting
+        return [] if status in right else [f"{self.log.stem} ended with status {status}"]
 
     def start_again_if_over(self) -> None:
         """Do what an operator's supervisor does with a process that ended by itself."""
