@@ -63,7 +63,6 @@ SPOKEN_S = 40
 RATE, PIECE_S = 16_000, 0.25
 LEASE_S = 30  # of the workers: a pause longer than it loses the job
 BUCKET_AWAY_S = 20.0
-OTHER_FAULT_S = 30.0  # between two faults that no process alone has, in a long run
 FAULTS_OF_THE_TIME = 0.75  # after it, the rest of the time is undisturbed
 DISK_MB, FULL_S = 1024, 20.0
 START_S = 120
@@ -112,7 +111,8 @@ class Process:
         """End it with SIGTERM. Returns what was wrong with its exit status."""
         self.child.terminate()
         status = self.child.wait(60)
-        return [f"{self.log.stem} ended with status {status}"] if status else []
+        right = (0, -signal.SIGTERM)  # the second one if it was only just starting
+        return [] if status in right else [f"{self.log.stem} ended with status {status}"]
 
     def start_again_if_over(self) -> None:
         """Do what an operator's supervisor does with a process that ended by itself."""
@@ -313,30 +313,24 @@ def run(service: Service, faults: Sequence[str], seconds: float, chance: random.
 
 
 def disturb(service: Service, faults: Sequence[str], seconds: float, seen: Seen, chance: random.Random) -> None:
-    """Play one fault after the other; what is killed or stopped is started again."""
-    began = time.monotonic()
-    of_processes = [name for name in faults if name in PROCESS_FAULTS]
-    others = [name for name in faults if name not in PROCESS_FAULTS]
-    other_s = min(OTHER_FAULT_S, seconds / 6)
-    next_other = began + chance.uniform(0.3, 1) * other_s
-    while faults and time.monotonic() - began < seconds:
+    """Play each fault once, and go on by chance for *seconds*; what is killed or stopped is started again."""
+    until, missing = time.monotonic() + seconds, list(faults)
+    chance.shuffle(missing)
+    while faults and (missing or time.monotonic() < until):
         time.sleep(chance.uniform(1, 6))
         for process in service.processes:
             process.start_again_if_over()
-        if others and (not of_processes or time.monotonic() > next_other):
-            name = chance.choice(others)
-            next_other = time.monotonic() + chance.uniform(0.5, 1.5) * other_s
+        name, victim = missing.pop() if missing else chance.choice(faults), chance.choice(service.processes)
+        if name in service.faults:
             service.faults[name](chance)
+        elif name == "pause":
+            victim.child.send_signal(signal.SIGSTOP)
+            time.sleep(min(chance.choice((0.5, 3, 3, LEASE_S + 6)), max(0.5, until - time.monotonic())))
+            victim.child.send_signal(signal.SIGCONT)
         else:
-            name, victim = chance.choice(of_processes), chance.choice(service.processes)
-            if name == "pause":
-                victim.child.send_signal(signal.SIGSTOP)
-                time.sleep(min(chance.choice((0.5, 3, 3, LEASE_S + 6)), max(0.5, began + seconds - time.monotonic())))
-                victim.child.send_signal(signal.SIGCONT)
-            else:
-                seen.faults += victim.kill() if name == "kill" else victim.stop()
-                time.sleep(chance.uniform(0, 1))
-                victim.start()
+            seen.faults += victim.kill() if name == "kill" else victim.stop()
+            time.sleep(chance.uniform(0, 1))
+            victim.start()
         seen.done[name] += 1
 
 

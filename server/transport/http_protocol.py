@@ -6,7 +6,7 @@ take unbounded memory or work, or that could be understood in two ways, is refus
 
 import asyncio
 import socket
-from typing import Any, cast
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -45,39 +45,6 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LOOK_S = 1.0  # how often to look whether a client that sends no more has left
 
 NO_HTTP = Problem("invalid_request", "what came is no HTTP request")
-
-
-class JoinedAnswer:
-    """The transport of an answer. The head waits for the body's first piece, and both go out in one system call."""
-
-    __slots__ = ("_begun", "_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-        self._begun = False
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def write(self, data: bytes) -> None:
-        if not self._begun:
-            self._begun, self._head = True, data
-            asyncio.get_running_loop().call_soon(self._write_head)  # if no body comes in this turn of the loop
-        elif self._head is None:
-            self._transport.write(data)
-        else:
-            self._transport.writelines((self._head, data))
-            self._head = None
-
-    def close(self) -> None:
-        self._write_head()
-        self._transport.close()
-
-    def _write_head(self) -> None:
-        head, self._head = self._head, None
-        if head is not None and not self._transport.is_closing():
-            self._transport.write(head)
 
 
 class _WithoutChunks:
@@ -218,7 +185,6 @@ class TrackedHttp(TrackedProtocol, HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        cycle.transport = cast("asyncio.Transport", JoinedAnswer(self.transport))
         super()._start_asgi_task(cycle, _WithoutChunks(cycle, app) if cycle.scope["http_version"] == "1.0" else app)
 
     def on_response_complete(self) -> None:

@@ -2,7 +2,7 @@
 
 import { admitted, ask, base, eventsToken, own, pause, persistently } from "./api.js";
 import { announce, copy, find, make } from "./dom.js";
-import { Editor } from "./editor.js";
+import { Editor, unsaved } from "./editor.js";
 import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
 import { endingOf, fileNameOf, standingOf, titleOf } from "./jobs.js";
@@ -11,10 +11,8 @@ import { expect } from "./order.js";
 import { Player } from "./player.js";
 import { Said, guarded, warningItems } from "./problems.js";
 import { Speakers } from "./speakers.js";
-import { renamed } from "./renaming.js";
 import { again, files } from "./upload.js";
 import { LiveText } from "./words.js";
-import { save } from "./zip.js";
 
 const TERMINAL = ["completed", "failed", "canceled"];
 const LINKS_S = 86_400; // how long the download links of this page are valid
@@ -23,7 +21,7 @@ const problem = find("#job-problem");
 const running = find("#job-running");
 const player = new Player(find("#job-result"));
 const finder = new Finder(find("#job-find"), find("#job-transcript"));
-const speakers = new Speakers(find("#job-speakers"), find("#job-transcript"));
+const speakers = new Speakers(find("#job-speakers"), find("#job-transcript"), problem);
 const text = new LiveText(find("#job-text"), find("#job-log"));
 let leave = () => {};
 let shown = null;
@@ -49,9 +47,9 @@ export const showJob = guarded(problem, async (id, at) => {
 
 export function leaveJob() {
   leave();
+  speakers.clear(); // first, because it saves the names of who is in the text
   player.clear();
   finder.clear();
-  speakers.clear();
   find("#job-editor").replaceChildren();
   find("#job-editor").hidden = find("#job-invited").hidden = true;
   find("#job-transcript").hidden = false;
@@ -155,6 +153,7 @@ async function result(record) {
   speakers.show(record.job_id);
   const source = recording(record);
   if (source) player.load(source);
+  if (unsaved(record.job_id)) await correct();
 }
 
 /** Return the audio of a job: the file of this page, or the address where the server keeps it; null without one. */
@@ -210,13 +209,7 @@ async function fetched(link, kind) {
 
 function download([format, link]) {
   const name = format.toUpperCase();
-  const onclick = (event) => {
-    if (!speakers.names.size) return;
-    event.preventDefault(); // the server does not know the names that this browser keeps
-    guarded(problem, saveNamed)();
-  };
-  const saveNamed = async () => save(await renamed(await fetched(link, "blob"), format, speakers.names), fileNameOf(shown, format));
-  const attributes = { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name}`, onclick };
+  const attributes = { class: "button plain", href: own(link).href, download: true, "aria-label": `Download ${name}` };
   return make("a", attributes, name);
 }
 
@@ -232,7 +225,7 @@ player.onfailure(() => askForFile("This browser cannot play the audio of this jo
 find("#job-apart").addEventListener("click", guarded(problem, apart));
 find("#job-copy").addEventListener("click", guarded(problem, async () => {
   const { txt } = shown.formats;
-  const text = txt ? await (await renamed(await fetched(txt, "blob"), "txt", speakers.names)).text() : shown.text;
+  const text = txt ? await fetched(txt, "text") : shown.text;
   await copy(text, "Text");
 }));
 
@@ -251,7 +244,6 @@ find("#job-delete").addEventListener("click", guarded(problem, async () => {
   if (!confirm(`Delete “${titleOf(shown)}” with its transcript?`)) return;
   await ask(`v1/jobs/${shown.job_id}`, { method: "DELETE" });
   files.delete(shown.job_id);
-  speakers.forget(shown.job_id);
   location.hash = "#files";
   announce("Deleted");
 }));

@@ -37,7 +37,7 @@ const toggle = find("#speak-toggle");
 const problem = find("#speak-problem");
 const level = find("#speak-level");
 const text = new LiveText(find("#speak-text"), find("#speak-log"));
-const speakers = new Speakers(find("#speak-speakers"), find("#speak-text"));
+const speakers = new Speakers(find("#speak-speakers"), find("#speak-text"), problem);
 
 let microphone = null;
 let session = null;
@@ -75,8 +75,8 @@ function lock(running) {
 async function start() {
   await needKey();
   await stopTrying();
-  text.clear();
   speakers.clear();
+  text.clear();
   warnOfLevel("");
   recordedS = 0;
   find("#speak-lag").textContent = "–";
@@ -248,6 +248,7 @@ function transcriptLink(id, index, { length }) {
 function goOn() {
   text.newStream();
   newest = session.jobId;
+  speakers.goOn(session.jobId);
   renewShare(session.jobId);
 }
 

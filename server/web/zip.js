@@ -1,4 +1,4 @@
-// Packs files into a ZIP archive, without compression, and takes them out of one.
+// Packs files into a ZIP archive, without compression.
 
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let rest = byte;
@@ -23,25 +23,6 @@ export function zip(files) {
   const listed = entries.reduce((sum, { length }) => sum + length, 0);
   const end = fields([[0x06054b50], 0, 0, files.length, files.length, [listed], [at], 0]);
   return new Blob([...parts, ...entries, end], { type: "application/zip" });
-}
-
-/** Return the files of the archive *blob* as {name, bytes}, in order. */
-export async function unzip(blob) {
-  const view = new DataView(await blob.arrayBuffer());
-  let end = view.byteLength - 22;
-  while (view.getUint32(end, true) !== 0x06054b50) end -= 1;
-  const files = [];
-  for (let left = view.getUint16(end + 8, true), at = view.getUint32(end + 16, true); left > 0; left -= 1) {
-    const number = (offset) => view.getUint16(at + offset, true);
-    const name = new TextDecoder().decode(new Uint8Array(view.buffer, at + 46, number(28)));
-    const head = view.getUint32(at + 42, true);
-    const start = head + 30 + view.getUint16(head + 26, true) + view.getUint16(head + 28, true);
-    const packed = blob.slice(start, start + view.getUint32(at + 20, true));
-    const plain = number(10) ? packed.stream().pipeThrough(new DecompressionStream("deflate-raw")) : packed.stream();
-    files.push({ name, bytes: new Uint8Array(await new Response(plain).arrayBuffer()) });
-    at += 46 + number(28) + number(30) + number(32);
-  }
-  return files;
 }
 
 /** Let the browser save *blob* as *name*. */

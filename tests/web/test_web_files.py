@@ -196,7 +196,7 @@ def test_the_words_of_a_transcript_are_found(page, key):
     assert page.all(".found") == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def call(server: Server, key: str) -> str:
     """Return the id of a job: a call whose two sides say the same, one after the other."""
     samples, rate = soundfile.read(CLIP, dtype="int16")
@@ -218,7 +218,12 @@ def test_a_transcript_says_who_speaks(page, call, key):
     assert page.nameless() == []
 
 
-def test_a_speaker_gets_a_name_that_this_browser_keeps(page, call, key):
+def revision(server: Server, key: str, job: str) -> int:
+    with server.client(key) as client:
+        return int(client.get(f"/v1/jobs/{job}").json()["revision"])
+
+
+def test_a_speaker_gets_a_name_that_the_server_keeps(page, server, call, key):
     page.open(f"#job/{call}", key=key)
     page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=40)
     page.tab_to("#job-speakers input")
@@ -227,10 +232,11 @@ def test_a_speaker_gets_a_name_that_this_browser_keeps(page, call, key):
     assert [button.accessible_name for button in page.all(".time")] == ["Play from 0:00, Ann", "Play from 0:03, S2"]
     assert page.nameless() == []
     assert page.pale() == []
+    page.until(lambda: revision(server, key, call) == 1, "a correction")
     page.driver.refresh()
     page.until_text("#job-view .transcript", "Ann .*S2 ", max_s=40)
     page.tab_to("#job-speakers input")
-    page.press(*(Keys.BACKSPACE * 3))
+    page.press(Keys.END, *(Keys.BACKSPACE * 3))
     page.until_text("#job-view .transcript", "S1 .*S2 ")
     assert page.script("return Object.keys(localStorage)") == ["scribewire.key"]
 
@@ -258,12 +264,13 @@ def test_a_known_person_on_both_channels_has_paragraphs_of_each(page, server, ke
     assert page.sideways() == 0
 
 
-def test_names_of_speakers_are_in_the_files_that_are_saved(page, call, key, tmp_path):
+def test_names_of_speakers_are_in_the_files_that_are_saved(page, server, call, key, tmp_path):
     page.download_to(tmp_path)
     page.open(f"#job/{call}", key=key)
     page.until_text("#job-view .transcript", "S1 .*S2 ", max_s=40)
     page.tab_to("#job-speakers input")
-    page.press(*"Ann <A>", Keys.TAB, *"Bo")
+    page.press(*"Ann <A>", Keys.TAB, *"Bo", Keys.TAB)
+    page.until(lambda: revision(server, key, call) == 2, "two corrections")
     for link in page.all("#job-downloads a"):
         link.click()
     (name,) = {path.stem for path in [*page.until(lambda: sorted(tmp_path.glob("*.srt")), "a file")]}

@@ -1,12 +1,14 @@
 """POST /v1/transcribe: accepting and holding, what a plan allows, idempotency keys."""
 
+import time
+
 import httpx
 import pytest
 
 from server.model.errors import OutcomeUnknown
 from server.model.instants import parse_iso
 from tests.server.peers import RawClient
-from tests.server.serving import AppServer, wav
+from tests.server.serving import AppServer, serve, wav
 from tests.server.submitting import AUDIO, code, serve_gates, submit, wait_for_record
 from tests.waiting import until
 
@@ -65,6 +67,15 @@ def test_the_hold_is_what_was_asked_for_clamped(client, headers, query, data, st
         assert response.headers["location"] == f"/v1/jobs/{record['job_id']}"
         assert response.headers["retry-after"] == "2"
         assert record["formats"] == {}
+
+
+def test_without_a_wish_the_answer_is_held_for_wait_default(tmp_path):
+    with serve(tmp_path, WORKERS="0", WAIT_DEFAULT="1") as idle, idle.new_client() as client:
+        began = time.monotonic()
+        response = client.post("/v1/transcribe", files=AUDIO)
+        held_s = time.monotonic() - began
+    assert (response.status_code, response.json()["status"]) == (202, "queued")
+    assert 1 <= held_s < 15
 
 
 @pytest.mark.parametrize("wait", ["abc", "-1", "1.5", "", "٣"])

@@ -39,7 +39,7 @@ def start_upload(
 
 def is_arriving(server: AppServer) -> bool:
     """Whether a file is on its way."""
-    return any(server.storage.blobs._incoming.iterdir())
+    return any(server.storage.blobs.scratch.iterdir())
 
 
 @pytest.mark.parametrize(
