@@ -1,3 +1,3 @@
 """The server: HTTP, WebSockets, accounts, jobs, live sessions and webhooks around the recognition of pipeline/."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
