@@ -39,6 +39,7 @@ EDITED_SHARE = 0.03  # of words that the editor mends, and as many that go or co
 TALK_WORDS = 150
 QUERIES = 200
 CORRECTIONS = 100
+AT_ONCE = 64
 SECOND = bytes(2 * RATE)
 MANY = {"requests_per_minute = 3000": "requests_per_minute = 1000000"}
 
@@ -155,24 +156,35 @@ async def fill(folder: Path, count: int, dice: random.Random) -> None:
     words, weights = vocabulary()
     storage = open_storage(folder, clock=now_ms, max_queued=count)
     try:
-        for number in range(count):
-            said = dice.choices(words, weights, k=TALK_WORDS)
-            job = NewJob(
-                id=f"job_{number:026}", account=account, environment="production", order=Order(),
-                source=Source(type="upload"), blob=None, audio_s=75.0, retention_ms=30 * 24 * 3600 * 1000,
-            )  # fmt: skip
-            await storage.jobs.submit(job, idempotency=None)
-            lease = await storage.jobs.claim("benchmark", environments=["production"], lease_s=60)
-            assert lease is not None
-            stored = tuple(
-                StoredWord(text, at * WORD_SAMPLES, (at + 1) * WORD_SAMPLES, 0.9) for at, text in enumerate(said)
-            )
-            entries: list[Entry] = [Words(0, 0, stored)]
-            await storage.jobs.append(lease, entries)
-            done = Outcome(
-                state=State.COMPLETED, duration_s=75.0, text=" ".join(said), language="en", engine="none", model="none"
-            )
-            assert await storage.jobs.finish(lease, done)
+        numbers = iter(range(count))
+
+        async def store() -> None:
+            for number in numbers:
+                said = dice.choices(words, weights, k=TALK_WORDS)
+                job = NewJob(
+                    id=f"job_{number:026}", account=account, environment="production", order=Order(),
+                    source=Source(type="upload"), blob=None, audio_s=75.0, retention_ms=30 * 24 * 3600 * 1000,
+                )  # fmt: skip
+                await storage.jobs.submit(job, idempotency=None)
+                lease = await storage.jobs.claim("benchmark", environments=["production"], lease_s=60)
+                assert lease is not None
+                times = range(0, TALK_WORDS * WORD_SAMPLES, WORD_SAMPLES)
+                stored = tuple(
+                    StoredWord(text, at, at + WORD_SAMPLES, 0.9) for text, at in zip(said, times, strict=True)
+                )
+                entries: list[Entry] = [Words(0, 0, stored)]
+                await storage.jobs.append(lease, entries)
+                done = Outcome(
+                    state=State.COMPLETED,
+                    duration_s=75.0,
+                    text=" ".join(said),
+                    language="en",
+                    engine="none",
+                    model="none",
+                )
+                assert await storage.jobs.finish(lease, done)
+
+        await asyncio.gather(*(store() for _ in range(AT_ONCE)))  # commits are shared
     finally:
         await storage.close()
 

@@ -19,6 +19,7 @@ from scripts import reference
 from server.model.jobs import TERMINAL
 from server.model.public_events import EVENTS
 from server.model.warnings import WARNINGS
+from server.translation.running import INCOMPLETE, UNAVAILABLE
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
@@ -87,7 +88,7 @@ def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
         *re.findall(r'\bwarn\("([a-z_]+)"', code),
         *re.findall(r'"code": "([a-z_]+)"', code),
         *(code for code in vars(ledger).values() if isinstance(code, str) and re.fullmatch("[a-z]+(_[a-z]+)+", code)),
-        *(IDENTICAL_CHANNELS, QUIET_INPUT, OTHER_TRACKS, UNDECODABLE_TRACK, LANGUAGE_DOUBTFUL),
+        *(IDENTICAL_CHANNELS, QUIET_INPUT, OTHER_TRACKS, UNDECODABLE_TRACK, LANGUAGE_DOUBTFUL, UNAVAILABLE, INCOMPLETE),
     }
     assert given - WARNINGS.keys() == set()
 

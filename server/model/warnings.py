@@ -30,6 +30,8 @@ WARNINGS: Mapping[str, str] = {
     "number_words_unknown": "`numerals` or `redact` for a language whose number words are not known.",
     "address_words_unknown": "`redact=email` for a language whose words for `@` and `dot` are not known.",
     "engine_failed": "The recogniser failed at the end of an utterance, which was taken from an earlier hypothesis.",
+    "translation_unavailable": "The translator failed for a while; the message says since when and until when.",
+    "translation_incomplete": "Some seconds have no translation; the message names them.",
     # about a live session
     "recording_failed": "The audio could not be kept.",
     "recording_incomplete": "The audio from before a restart of the server was not kept.",

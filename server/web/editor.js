@@ -11,8 +11,12 @@ const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
 const MOST = 1000; // changes of one request
 const NAMES_AS = "scribewire.names"; // in localStorage: the speakers that were named, for other jobs
 const MARK_AS = "scribewire.doubt"; // in localStorage: below which probability a word is doubtful
+const EDITS_AS = "scribewire.edits."; // in sessionStorage, by job: what waits to be saved, and what can be taken back
 const HELP = "Enter or a click corrects a word, Tab goes to the next doubtful one, Shift and arrows choose several, " +
   "1 to 9 give them to a speaker, Space plays, Delete removes, Ctrl+Z takes back.";
+
+/** Whether an earlier page of this tab left changes of *job* that the server does not have yet. */
+export const unsaved = (job) => Boolean(stored(sessionStorage, EDITS_AS + job)?.waiting.length);
 
 export class Editor {
   #job;
@@ -40,7 +44,7 @@ export class Editor {
     this.#token = token;
     this.#player = player;
     this.#offer = offer;
-    this.#kept = stored(sessionStorage, `scribewire.edits.${job}`) ?? { waiting: [], undo: [], redo: [] };
+    this.#kept = stored(sessionStorage, EDITS_AS + job) ?? { waiting: [], undo: [], redo: [] };
     box.replaceChildren(this.#problem, this.#toolbar(), this.#finder(), this.#people, make("p", { class: "quiet" }, HELP), this.#text);
     this.#text.addEventListener("click", (event) => this.#clicked(event));
     this.#text.addEventListener("keydown", (event) => this.#pressed(event));
@@ -331,6 +335,7 @@ export class Editor {
     this.#keep();
     if (this.#saving || !this.#kept.waiting.length) return;
     this.#saving = true;
+    this.#say("Saving …");
     let said = "Saved.";
     try {
       while (this.#kept.waiting.length) {
@@ -393,7 +398,7 @@ export class Editor {
   #keep() {
     const { waiting, undo, redo } = this.#kept;
     const any = waiting.length + undo.length + redo.length;
-    store(sessionStorage, `scribewire.edits.${this.#job}`, any ? this.#kept : null);
+    store(sessionStorage, EDITS_AS + this.#job, any ? this.#kept : null);
   }
 }
 

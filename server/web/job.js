@@ -2,7 +2,7 @@
 
 import { admitted, ask, base, eventsToken, own, pause, persistently } from "./api.js";
 import { announce, copy, find, make } from "./dom.js";
-import { Editor } from "./editor.js";
+import { Editor, unsaved } from "./editor.js";
 import { Finder } from "./finder.js";
 import { clock, moment } from "./format.js";
 import { endingOf, fileNameOf, standingOf, titleOf } from "./jobs.js";
@@ -153,6 +153,7 @@ async function result(record) {
   speakers.show(record.job_id);
   const source = recording(record);
   if (source) player.load(source);
+  if (unsaved(record.job_id)) await correct();
 }
 
 /** Return the audio of a job: the file of this page, or the address where the server keeps it; null without one. */

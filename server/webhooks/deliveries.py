@@ -14,8 +14,7 @@ from server.model.errors import StorageError
 from server.records.records import Records
 from server.storage.sql.storage import Storage
 from server.waiting import set_within
-from server.webhooks.backoff import delay_after
-from server.webhooks.sender import GONE, Reply, WebhookSender
+from server.webhooks.sender import GONE, Reply, WebhookSender, delay_after
 
 MARGIN_S = 15.0  # a delivery is claimed for this much longer than an attempt may take
 

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline.attribution import SpeakerRun
+from pipeline.attribution import SpeakerRun, speaker_runs
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.live import LabelledWord, LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
 from pipeline.speakers.state import SpeakerState, read_state
-from pipeline.words import Word
+from pipeline.words import SpeakerTurn, Word
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, models, recording
 
 TALK = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac", "flite/rms_0.flac")
@@ -23,11 +24,28 @@ def words(samples: Samples) -> list[Word]:
     return [Word("w", at, at + RATE // 2, 1.0) for at in range(0, len(samples) - RATE, RATE // 2)]
 
 
+class Listening(LiveSpeakers):
+    """Speakers of a stream, with the words that were said to them, as the timeline keeps them."""
+
+    def __init__(self, *of: Any, **more: Any) -> None:
+        super().__init__(*of, **more)
+        self.said = [(one.word, one.channel) for one in (of[3] if len(of) > 3 else ())]
+
+    def label(self, word: Word, channel: int | None) -> str | None:
+        self.said.append((word, channel))
+        return super().label(word, channel)
+
+    def result(self) -> tuple[tuple[SpeakerTurn, ...], list[SpeakerRun]]:
+        """End the stream; return the turns of all speakers and the runs of all words."""
+        turns = self.finish()
+        return turns, speaker_runs(self.said, turns)
+
+
 def labels_of(runs: list[SpeakerRun]) -> dict[int, str]:
     return {number: run.speaker for run in runs for number in range(run.first, run.last + 1)}
 
 
-def stream(speakers: LiveSpeakers, each: Mapping[int | None, Samples], origin: int = 0) -> dict[int, str | None]:
+def stream(speakers: Listening, each: Mapping[int | None, Samples], origin: int = 0) -> dict[int, str | None]:
     """Tell the words of each channel a second after they were said; return the labels that readers have at the end."""
     left = sorted((word.end, channel or 0, channel, word) for channel, heard in each.items() for word in words(heard))
     told: dict[int, str | None] = {}
@@ -48,9 +66,9 @@ def talk() -> Samples:
 
 def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk):
     true = conversation(*TALK)[1]
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(), {None: 0})
     told = stream(speakers, {None: talk})
-    turns, runs = speakers.finish()
+    turns, runs = speakers.result()
     assert abs(error_rate(true, list(turns)) - error_rate(true, diarize(talk))) < 0.03
     final = labels_of(runs)
     assert list(final) == list(range(len(words(talk)))), "every word has one speaker"
@@ -62,7 +80,7 @@ def test_labels_are_soon_right_and_at_the_end_as_good_as_those_of_a_file(talk):
 
 
 def test_the_last_labels_are_those_that_readers_have_now(talk):
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(), {None: 0})
     told = stream(speakers, {None: talk[: 18 * RATE]})
     for count in (1, 15, len(told)):
         assert speakers.last_labels(count, None) == Counter([told[number] for number in sorted(told)][-count:])
@@ -79,14 +97,14 @@ def one_person(name: str) -> Samples:
 
 @pytest.mark.parametrize("name", ["shouted", "cut off"])
 def test_one_person_is_one_however_unlike_some_words_sound(name):
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(), {None: 0})
     stream(speakers, {None: one_person(name)})
-    assert {turn.speaker for turn in speakers.finish()[0]} == {"S1"}
+    assert {turn.speaker for turn in speakers.result()[0]} == {"S1"}
     assert len({turn.speaker for turn in diarize(one_person(name))}) == 1
 
 
 def test_a_person_who_speaks_after_a_silence_has_a_label_at_once():
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(), {None: 0})
     speech = recording("human/two_cities.flac")[: 5 * RATE]
     stream(speakers, {None: np.concatenate([np.zeros(2 * RATE, np.float32), speech])})
     assert speakers.label(Word("w", 3 * RATE, 4 * RATE, 1.0), None) == "S1"
@@ -94,9 +112,9 @@ def test_a_person_who_speaks_after_a_silence_has_a_label_at_once():
 
 def test_a_stream_that_began_earlier_keeps_its_labels_and_goes_on_with_higher_ones(talk):
     before = [LabelledWord(Word("w", n * RATE, (n + 1) * RATE, 1.0), None, f"S{n + 1}") for n in range(3)]
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 5 * RATE}, before)
+    speakers = Listening(models(), SpeakerOptions(), {None: 5 * RATE}, before)
     stream(speakers, {None: talk[: 12 * RATE]}, origin=5 * RATE)
-    turns, runs = speakers.finish()
+    turns, runs = speakers.result()
     final = labels_of(runs)
     assert [final[n] for n in range(3)] == ["S1", "S2", "S3"]
     assert min(int(final[n][1:]) for n in range(3, len(final))) > 3
@@ -111,7 +129,7 @@ def stream_with_restarts(
     Returns the label of each word at the end, and the last one that readers saw before it.
     """
     options = options or SpeakerOptions()
-    speakers = LiveSpeakers(models(), options, {None: 0})
+    speakers = Listening(models(), options, {None: 0})
     left, told = words(heard), dict[int, str | None]()
     at = 0
     for cut in [*(round(cut_s * RATE) for cut_s in cuts_s), len(heard) + 2 * RATE]:
@@ -124,8 +142,8 @@ def stream_with_restarts(
             before = [LabelledWord(word, None, told[number]) for number, word in enumerate(words(heard)[: len(told)])]
             state = read_state(speakers.state().to_bytes())
             at = max(0, at - 2 * RATE)
-            speakers = LiveSpeakers(models(), options, {None: at}, before, state)
-    return labels_of(speakers.finish()[1]), told
+            speakers = Listening(models(), options, {None: at}, before, state)
+    return labels_of(speakers.result()[1]), told
 
 
 def test_after_restarts_nobody_has_another_label(talk):
@@ -157,13 +175,13 @@ def test_after_a_restart_there_are_no_more_voices_than_there_may_be(talk):
 
 def test_a_label_is_never_given_to_another_voice_even_if_no_word_has_it_any_more(talk):
     said = [LabelledWord(Word("w", 0, RATE, 1.0), None, "S1")]
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: RATE}, said, SpeakerState(next_label=4))
+    speakers = Listening(models(), SpeakerOptions(), {None: RATE}, said, SpeakerState(next_label=4))
     stream(speakers, {None: talk[: 8 * RATE]}, origin=RATE)
-    assert {run.speaker for run in speakers.finish()[1]} == {"S1", "S4"}
+    assert {run.speaker for run in speakers.result()[1]} == {"S1", "S4"}
 
 
 def test_a_state_is_read_as_it_was_written(talk):
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {0: 0, 1: 0})
+    speakers = Listening(models(), SpeakerOptions(), {0: 0, 1: 0})
     for at in range(0, 8 * RATE, RATE):
         speakers.listen({0: talk[at : at + RATE], 1: talk[at + RATE : at + 2 * RATE]})
     state = speakers.state()
@@ -177,39 +195,39 @@ def test_a_state_is_read_as_it_was_written(talk):
 
 def test_channels_share_their_numbers_and_their_limit(talk):
     half = talk[: 10 * RATE]
-    speakers = LiveSpeakers(models(), SpeakerOptions(most=2), {0: 0, 1: 0})
+    speakers = Listening(models(), SpeakerOptions(most=2), {0: 0, 1: 0})
     stream(speakers, {0: half, 1: half})
-    turns, _ = speakers.finish()
+    turns, _ = speakers.result()
     assert len({(turn.channel, turn.speaker) for turn in turns}) == len({turn.speaker for turn in turns}) == 2
 
 
 def test_nobody_is_found_in_silence():
-    speakers = LiveSpeakers(models(), SpeakerOptions(), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(), {None: 0})
     told = stream(speakers, {None: np.zeros(4 * RATE, np.float32)})
     assert set(told.values()) == {None}
-    assert speakers.finish() == ((), [])
+    assert speakers.result() == ((), [])
 
 
 def test_scripted_speakers_change_after_each_sentence():
-    speakers = LiveSpeakers(None, SpeakerOptions(), {None: 0})
+    speakers = Listening(None, SpeakerOptions(), {None: 0})
     said = ["One", "two.", "Three?", "Four", "five"]
     told = [speakers.label(Word(text, n * RATE, (n + 1) * RATE, 1.0), None) for n, text in enumerate(said)]
     assert told == ["S1", "S1", "S2", "S1", "S1"]
-    assert speakers.finish()[1] == [SpeakerRun(0, 1, "S1"), SpeakerRun(2, 2, "S2"), SpeakerRun(3, 4, "S1")]
+    assert speakers.result()[1] == [SpeakerRun(0, 1, "S1"), SpeakerRun(2, 2, "S2"), SpeakerRun(3, 4, "S1")]
 
 
 def test_scripted_speakers_go_on_after_a_restart_where_they_were():
     before = [LabelledWord(Word(text, 0, RATE, 1.0), None, label) for text, label in (("One.", "S1"), ("Two", "S2"))]
-    speakers = LiveSpeakers(None, SpeakerOptions(), {None: RATE}, before)
+    speakers = Listening(None, SpeakerOptions(), {None: RATE}, before)
     assert [speakers.label(Word(text, RATE, 2 * RATE, 1.0), None) for text in ("and.", "Three")] == ["S2", "S1"]
 
 
 def test_a_known_person_has_her_name_live(talk):
     known = known_voices(models(), {"Cindy": clip("flite/slt_5.flac")})
-    speakers = LiveSpeakers(models(), SpeakerOptions(known=known), {None: 0})
+    speakers = Listening(models(), SpeakerOptions(known=known), {None: 0})
     told = stream(speakers, {None: talk})
     assert {"Cindy", "S1"} <= set(told.values()) <= {"Cindy", "S1", "S2"}
     assert "Cindy" not in speakers.state().labels(), "her voice comes from her reference"
-    turns, runs = speakers.finish()
+    turns, runs = speakers.result()
     assert "Cindy" in {run.speaker for run in runs}
     assert len({turn.speaker for turn in turns}) == 2

@@ -62,6 +62,7 @@ def test_a_word_is_corrected_and_taken_back_by_keyboard_alone(page, server, key,
     assert page.script("return document.querySelector('#files-order [name=keywords]').value") == "Ljubljana"
     page.script("document.querySelectorAll('#job-editor .word')[2].focus()")
     ActionChains(page.driver).key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL).perform()
+    saved(page)
     page.until_text("#job-editor .transcript", re.escape(SAID))
     assert SAID in srt(server, key, job)
     page.driver.refresh()  # what can be done again survives
@@ -87,8 +88,9 @@ def test_words_are_found_and_replaced_removed_and_given_to_a_named_speaker(page,
     page.press("1")
     page.until_text("#job-editor", "Name of S1")
     page.element("#job-editor [list]").send_keys("Anna", Keys.ENTER)
+    saved(page)
     page.until_text("#job-editor .transcript", "Anna")
-    page.until(lambda: "Anna: simple engine across my red apple" in srt(server, key, job), "all in the file")
+    assert "Anna: simple engine across my red apple" in srt(server, key, job)
 
 
 def test_the_mark_decides_which_words_are_doubtful(page, key, job):
@@ -114,8 +116,25 @@ def test_who_comes_second_is_told_and_loses_nothing(page, server, key, job):
     page.until_text("#job-editor [role=status]", "Somebody else .* has changed the same to “motor” meanwhile")
     assert page.script("return document.activeElement.value") == "machine"
     page.press(Keys.ENTER)
+    saved(page)
     page.until_text("#job-editor .transcript", "Two plain machine across")
     assert all("412 (Precondition Failed)" in row for row in page.console()), "the browser logs these refusals"
+
+
+def test_a_change_that_the_server_did_not_get_survives_a_reload(page, server, key, job):
+    open_editor(page, key, job)
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/corrections*"]})
+    try:
+        page.press(Keys.ENTER, *"Five", Keys.ENTER)
+        page.until_text("#job-editor [role=status]", "Not saved yet")
+        page.driver.refresh()
+        page.element("#job-editor .word", max_s=40)  # the editor opens by itself
+        page.until_text("#job-editor [role=status]", "Not saved yet")
+    finally:
+        page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    saved(page)
+    assert SAID.replace("One", "Five") in srt(server, key, job)
+    assert all("ERR_BLOCKED_BY_CLIENT" in row for row in page.console()), "the browser logs these failures"
 
 
 def test_whoever_has_an_edit_link_can_correct_that_job_and_readers_cannot(page, server, key, job):

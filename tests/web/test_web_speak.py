@@ -321,7 +321,7 @@ def test_in_a_session_words_to_listen_for_can_change_and_the_rest_is_locked(page
     start(page)
     page.until(lambda: final_words(page), "words")
     locked = page.script("return [...document.querySelectorAll('#speak-order :enabled')].map((one) => one.name)")
-    assert sorted(filter(None, locked)) == ["keywords", "language"]
+    assert sorted(filter(None, locked)) == ["keywords", "language", "translate_to"]
     page.element("#speak-order [name=keywords]").send_keys("orange")
     page.click("#speak-change")
     before = len(final_words(page))

@@ -1,4 +1,4 @@
-"""Tests of backoff.py: when a webhook is sent again."""
+"""Tests of sender.py: when a webhook is sent again."""
 
 from email.utils import formatdate
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.webhooks.backoff import JITTER, LONGEST_RETRY_AFTER_S, delay_after, retry_after_s
+from server.webhooks.sender import JITTER, LONGEST_RETRY_AFTER_S, delay_after, retry_after_s
 
 SCHEDULE = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
 ROLL = st.floats(0, 1, exclude_max=True)
