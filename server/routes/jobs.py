@@ -14,7 +14,7 @@ from pipeline.documents.archive import Query
 from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
 from pipeline.language_names import language_named, unknown_language
-from server.accounts.signed import make_cursor, read_cursor
+from server.accounts.signed import Scope, make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte_range, none_match, range_still_holds
@@ -35,8 +35,10 @@ from server.requests.parts import RouteGroup
 from server.requests.request import (
     JOB,
     JOB_POLL_S,
+    READER_CODES,
     URL_TTL,
     WAIT,
+    admit_reader,
     deliver_results,
     no_such_job,
     own_job,
@@ -136,14 +138,15 @@ class Jobs(RouteGroup):
                 Endpoint("GET", "/v1/jobs/{job_id}/audio", self.play, "downloadAudio"),
                 auth=Auth.OWN,
                 summary="Download or play the audio of a job that kept it",
-                description="The request must have had `record`. Takes the owner's key; players take the record's "
-                "`audio_url`, which needs none.",
+                description="The request must have had `record`. Takes the owner's key or the token of an edit link; "
+                "players take the record's `audio_url`, which needs none.",
+                parameters=(Parameter("token", "query", {"type": "string"}, "The token of an edit link"),),
                 answers={
                     200: Answer("The file", media_type="*/*", headers=("ETag",)),
                     206: Answer("A range of it", media_type="*/*", headers=("Content-Range",)),
                     304: Answer("Unchanged"),
                 },
-                codes=("output_not_found", "job_not_completed", "range_not_satisfiable"),
+                codes=(*READER_CODES, "output_not_found", "job_not_completed", "range_not_satisfiable"),
             ),
         ]
 
@@ -213,7 +216,7 @@ class Jobs(RouteGroup):
         return await self._send(request, job, name)
 
     async def play(self, request: Request, _caller: Caller) -> Response:
-        job = await self.mine(request, await self.parts.access.identify(request))
+        job = await admit_reader(request, Scope.EDIT, self.parts)
         if not job.order.keeps_audio:
             raise Problem("output_not_found", "the audio of this job was not kept; ask for that with record=true")
         return await self._send(request, job, AUDIO)

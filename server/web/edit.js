@@ -13,5 +13,7 @@ find("#file").addEventListener("change", ({ target }) => target.files.length && 
 addEventListener("hashchange", () => location.reload()); // a link with another token is another permission
 guarded(find("#problem"), async () => {
   if (!token) throw new Said("This link is incomplete: the part after # is missing. Copy all of it.");
+  const kept = `../v1/jobs/${job}/audio?token=${encodeURIComponent(token)}`;
+  if ((await fetch(kept, { method: "HEAD" })).ok) player.load(kept); // only where the job kept its audio
   await new Editor(find("#editor"), { job, token, player }).show();
 })();

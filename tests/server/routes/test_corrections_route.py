@@ -182,6 +182,24 @@ def test_an_edit_link_corrects_one_job_and_a_reading_link_does_not(server, clien
     assert server.client(server.new_key()).post(f"/v1/jobs/{job_id}/corrections", json=change).status_code == 404
 
 
+def test_an_edit_link_plays_the_audio_if_it_was_kept_and_a_reading_link_does_not(server, client):
+    job_id, without = transcribe(client, record="true")["job_id"], transcribe(client)["job_id"]
+    stranger = server.client(None)
+
+    def play(job: str, token: str) -> httpx.Response:
+        return stranger.get(f"/v1/jobs/{job}/audio", params={"token": token}, headers={"Range": "bytes=0-3"})
+
+    token = client.post(f"/v1/jobs/{job_id}/edit-links", json={}).json()["token"]
+    played = play(job_id, token)
+    assert (played.status_code, played.content) == (206, b"fLaC")
+    assert code(play(without, client.post(f"/v1/jobs/{without}/edit-links", json={}).json()["token"])) == (
+        404,
+        "output_not_found",
+    )
+    reading = client.post("/v1/tokens", json={"job_id": job_id, "scope": "events"}).json()["token"]
+    assert code(play(job_id, reading)) == (403, "insufficient_scope")
+
+
 def test_what_a_person_types_is_redacted_and_nothing_of_it_is_stored(server, client):
     job_id = transcribe(client, redact="phone", phone_region="US")["job_id"]
     made = correct(client, job_id, {"first": 0, "last": 3, "text": "call 212 555 0178 today"})
