@@ -343,6 +343,12 @@ def _shared(tokens: Sequence[tuple[str, bool]], start: int, stop: int, language:
 # --- documents
 
 
+def without_texts(corrections: Iterable[Correction]) -> list[Correction]:
+    """Return *corrections* without changed texts, so that words keep the numbers of what was recognised."""
+    kept = ((one, [change for change in one.changes if not isinstance(change, WordsReplaced)]) for one in corrections)
+    return [Correction(one.revision, one.by, tuple(changes), one.reverts) for one, changes in kept]
+
+
 def corrected_chunks(chunks: Sequence[Chunk], state: Correcting) -> list[Chunk]:
     """Return *chunks* of the recognised words with what people wrote in their place, and who they say spoke."""
     numbers = {

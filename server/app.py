@@ -67,6 +67,7 @@ from server.streams.channels import ChannelFollowing
 from server.streams.following import Following
 from server.streams.partials import Partials
 from server.streams.relaying import PartialRelay
+from server.translation.corrected import CorrectedTranslations
 from server.translation.targets import Translation
 from server.webhooks.deliveries import Deliveries
 from server.webhooks.delivery_slots import DeliverySlots
@@ -286,7 +287,8 @@ def _groups(parts: RouteParts, estimator: Estimator) -> list[RouteGroup | Pages]
     if "api" not in parts.config.roles:
         return [ops, LiveRequests(parts)] if "live" in parts.config.roles else [ops]
     subtitles = Subtitles(parts)
-    corrections = Corrections(parts.storage, TextSettings(phone_region=parts.config.phone_region))
+    translations = CorrectedTranslations(parts.config, parts.storage)
+    corrections = Corrections(parts.storage, TextSettings(phone_region=parts.config.phone_region), translations)
     return [
         Transcriptions(parts),
         Jobs(parts, corrections),

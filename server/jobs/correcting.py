@@ -22,11 +22,13 @@ from pipeline.corrections import (
     corrected_chunks,
     redaction_of,
     reverted,
+    without_texts,
 )
 from pipeline.documents.archive import Query, index_terms
 from pipeline.documents.assemble import assemble
 from pipeline.documents.edited import NotAligned, UnreadableDocument, changes_in, read_edited
 from pipeline.documents.formats import word_event
+from pipeline.documents.translated import output_format
 from pipeline.text.options import TextSettings
 from pipeline.timeline import Change, Correction, Words, unpack
 from pipeline.transcription import Transcription
@@ -36,6 +38,7 @@ from server.jobs.finishing import render_output
 from server.model.errors import FieldError, Refused, invalid
 from server.model.jobs import Job, State
 from server.storage.sql.storage import Storage
+from server.translation.corrected import CorrectedTranslations
 
 MAX_CHANGES = 1000
 MAX_TEXT = 10_000  # signs of one change
@@ -51,6 +54,7 @@ class Corrections:
 
     storage: Storage
     text: TextSettings
+    translations: CorrectedTranslations
 
     async def change(self, job: Job, body: Mapping[str, Any], *, by: str, expected: int | None) -> Correction | None:
         """Correct by a JSON body: `changes`, or `revert`. Raises Refused."""
@@ -116,6 +120,7 @@ class Corrections:
             if current.state is State.COMPLETED:
                 text = await compute(job.account, total_bytes(stored), _text, past, current)
             if await self.storage.jobs.correct(job.id, entry, text=text, terms=index_terms(text or "")):
+                self.translations.start(current, changes)
                 return entry
 
     def _state(self, past: Transcription) -> Correcting:
@@ -198,8 +203,8 @@ def _reverted(past: Transcription, revision: int) -> Sequence[Change]:
         raise Refused("not_revertible", str(error)) from None
 
 
-def transcript_of(past: Transcription, job: Job, revision: int | None = None) -> Transcript:
-    """Return the transcript with the corrections up to *revision*; None: all."""
+def transcript_of(past: Transcription, job: Job, revision: int | None = None, *, texts: bool = True) -> Transcript:
+    """Return the transcript with the corrections up to *revision*; None: all. *texts*: also those of texts."""
     live = job.order.live is not None
     if live:
         settled = (state.settled for state in past.place.channels.values())
@@ -209,7 +214,7 @@ def transcript_of(past: Transcription, job: Job, revision: int | None = None) ->
         chunks = past.chunks()
     end = max((chunk.end for chunk in chunks), default=0)
     kept = [one for one in past.corrections if revision is None or one.revision <= revision]
-    state = Correcting(past.said, past.labels, kept)
+    state = Correcting(past.said, past.labels, kept if texts else without_texts(kept))
     model = job.model or ""
     made = assemble(corrected_chunks(chunks, state), duration=end, engine=job.engine or "", model_of=lambda _: model)
     return by_people(made, state)
@@ -221,7 +226,8 @@ def _text(past: Transcription, job: Job) -> str:
 
 def _document(stored: Sequence[bytes], job: Job, name: str, revision: int) -> bytes:
     past = _read(stored)
-    return render_output(name, transcript_of(past, job, revision), past, job)
+    translated = output_format(name)[1] is not None  # translations follow their words by numbers
+    return render_output(name, transcript_of(past, job, revision, texts=not translated), past, job)
 
 
 def _words(stored: Sequence[bytes]) -> dict[str, Any]:

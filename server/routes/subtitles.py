@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipeline.attribution import spoken_words, word_turn
-from pipeline.corrections import Correcting, corrected_chunks
+from pipeline.corrections import Correcting, corrected_chunks, without_texts
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.formats import OUTPUT_FORMATS, growing_vtt
 from pipeline.documents.translated import segments_in
@@ -135,7 +135,8 @@ def _rendered(stored: Sequence[bytes], shape: SubtitleShape, order: Order, targe
     Until the turns of speakers are final, words have the labels that readers know.
     """
     past = Transcription.of(map(unpack, stored))
-    state = Correcting(past.said, past.labels, past.corrections)
+    corrections = past.corrections if target is None else without_texts(past.corrections)
+    state = Correcting(past.said, past.labels, corrections)
     chunks = corrected_chunks(past.chunks(), state) if past.corrections else past.chunks()
     segments = [segment for chunk in chunks for segment in chunk.segments]
     said: Sequence[SpeakerTurn] | None = None

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Unpack
 
-from pipeline.timeline import Correction
+from pipeline.timeline import Correction, Translation
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
@@ -63,6 +63,12 @@ def _correct(tx: Transaction, job_id: str, entry: Correction, *, text: str | Non
         archive.index(tx, account=job.account, environment=job.environment, job_id=job_id, terms=terms)
     enqueue(tx, job, "job.corrected")
     return True
+
+
+def _translate(tx: Transaction, job_id: str, entry: Translation) -> None:
+    """Append the translation of corrected words, in place of an earlier one, unless the job is gone."""
+    if tx.one("SELECT 1 FROM jobs WHERE id = ? AND erased_at IS NULL FOR UPDATE", (job_id,)) is not None:
+        append(tx, job_id, [entry])
 
 
 def _list_canceled(tx: Transaction, job_ids: Collection[str]) -> list[str]:
@@ -171,6 +177,7 @@ class JobStore(SqlStore):
     claim_live = write_method(leases.claim_live)
     checkpoint = write_method(leases.checkpoint, together=True)
     append = write_method(leases.append_held, together=True)
+    translate = write_method(_translate)
     note = write_method(leases.note)
     renew = write_method(leases.renew, together=True)
     finish = write_method(leases.finish)

@@ -1,5 +1,6 @@
 """Tests of files that are translated: a step of the job, with checkpoints, that a crash does not repeat."""
 
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -58,6 +59,25 @@ def test_a_file_has_its_translations_sentence_by_sentence(client, translator):
     assert events.count("event: translation") == 12
     name = client.get(record["formats"]["srt.de"]).headers["content-disposition"]
     assert "a.de.srt" in name
+
+
+def test_what_a_person_corrects_is_translated_again_and_its_subtitles_keep_their_places(client, translator):
+    record = transcribe(client, translate_to="de", output_formats="srt,txt")
+    before = client.get(record["formats"]["srt.de"]).text
+    path = f"/v1/jobs/{record['job_id']}"
+    ten = "one two three four five six seven eight nine ten"
+    changes = [{"first": 4, "last": 4, "text": ten}, {"first": 9, "last": 10, "text": ""}]
+    assert client.post(f"{path}/corrections", json={"changes": changes}).status_code == 201
+    until = time.monotonic() + 20
+    while "SAID." in (text := client.get(record["formats"]["txt.de"]).text) and "NUMBER3 IS" in text:
+        assert time.monotonic() < until, text
+        time.sleep(0.05)
+    assert text.split()[3:15] == ["NUMBER1", *ten.upper().split(), "SAID."]
+    assert translator.asked[-2:] == [f"Number1 {ten} said.", "said."]
+    shown = client.get(record["formats"]["srt.de"]).text
+    assert next(line for line in shown.splitlines() if "-->" in line) == before.splitlines()[1]
+    assert client.get(f"{path}/live.vtt", params={"lang": "de"}).status_code == 200
+    assert ten in client.get(record["formats"]["txt"]).text
 
 
 def test_a_file_whose_translator_fails_says_what_is_lacking(client, translator):
