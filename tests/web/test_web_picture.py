@@ -1,4 +1,4 @@
-"""The picture of the README is one of today's page. PICTURE=new .venv/bin/pytest tests/web/test_web_picture.py renews it."""
+"""The picture of the README is of today's page. To renew it: PICTURE=new pytest tests/web/test_web_picture.py"""
 
 import os
 import struct
