@@ -289,7 +289,7 @@ def test_a_bucket_that_cannot_be_used_stops_the_start_with_a_sentence(tmp_path, 
     with pytest.raises(AssertionError):
         server.start()
     assert server.process.wait(10) == 2
-    assert server.log[-1] == "scribewire: the bucket nowhere does not exist"
+    assert server.log[-1] == "scribewire: The bucket nowhere does not exist."
 
 
 def test_a_start_waits_for_a_bucket_that_does_not_answer_yet(tmp_path, bucket):

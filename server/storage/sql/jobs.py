@@ -14,6 +14,7 @@ from functools import partial
 from typing import Unpack
 
 from pipeline.timeline import Correction, Translation
+from server.keyed_limits import KeyedTurns
 from server.model.accounts import Quota
 from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
@@ -122,6 +123,8 @@ class JobStore(SqlStore):
         self._most_queued = max_queued
         self._boot = boot or secrets.token_hex(8)
         self._is_alive = is_alive
+        self._searching = asyncio.Semaphore(1)  # a search may read everything that an account has
+        self._turns = KeyedTurns()  # of accounts that search
 
     # --- acceptance ---
 
@@ -197,7 +200,10 @@ class JobStore(SqlStore):
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
-        return await self.database.read(lambda tx: listing.find(tx, which, limit))
+        if which.query is None and which.name is None:
+            return await self.database.read(lambda tx: listing.find(tx, which, limit))
+        async with self._turns.turn(which.account), self._searching:
+            return await self.database.read(lambda tx: listing.find(tx, which, limit))
 
     async def wait_for_change(self, seen: Job, *, timeout_s: float) -> Job | None:
         """The job as soon as it differs from *seen*, or as it is after *timeout_s*; None if it was deleted."""

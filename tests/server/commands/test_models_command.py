@@ -128,7 +128,7 @@ def test_going_back_to_the_bundled_model_needs_no_hub(tmp_path):
     ("name", "said"),
     [
         ("medium", f"'medium' could not be downloaded from {NOBODY}"),
-        ("bass", "there is no folder and no Whisper model called"),
+        ("bass", "There is no folder and no Whisper model called"),
     ],
 )
 def test_what_cannot_be_pulled_is_one_sentence(tmp_path, name, said):
@@ -173,14 +173,14 @@ def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_s
         assert client.post("/v1/transcribe", files=files, data={"language": "EN"}).json()["text"]
     here = environment(bundled_server.data_dir, **bundled_server.variables)
     done = run_command("transcribe", str(CLIP), "--language", "es", environ=here)
-    assert (done.returncode, done.stderr) == (2, f"scribewire: --language cannot be used: {said}\n")
+    assert (done.returncode, done.stderr) == (2, f"scribewire: --language: {said}.\n")
 
 
 @pytest.mark.parametrize("wanted", ["/no/such/whisper", "tests/speech/tiny-whisper,es=/no/such/whisper"])
 def test_a_model_that_is_named_and_missing_stops_the_start(tmp_path, wanted):
     done = run_command("serve", environ=environment(tmp_path, ENGINE="auto", WHISPER_MODEL=wanted))
     assert done.returncode == 2
-    assert "there is no folder and no Whisper model called '/no/such/whisper'" in done.stderr
+    assert "There is no folder and no Whisper model called '/no/such/whisper'" in done.stderr
 
 
 def test_requests_may_name_any_model_of_the_set(tmp_path):

@@ -91,7 +91,7 @@ def test_a_second_server_on_the_same_folder_is_refused_with_one_sentence(tmp_pat
     first = Server(tmp_path / "data", {"ENGINE": "scripted"}).start()
     second = Server(tmp_path / "data", {"ENGINE": "scripted"})
     try:
-        with pytest.raises(AssertionError, match="another server"):
+        with pytest.raises(AssertionError, match="Another server"):
             second.start()
     finally:
         first.stop()

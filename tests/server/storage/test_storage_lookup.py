@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.documents.archive import Query, terms_of
 from server.model.jobs import JobFilter, State
 from server.model.orders import Order, Source
 from server.storage.sql.storage import Storage
@@ -53,20 +54,24 @@ async def test_every_filter_leaves_what_it_names(storage, clock):
     assert await ids(storage, metadata={"team": "y"}) == ["job_b"]
     assert await ids(storage, metadata={"team": "x", 'odd "key".': "1"}) == ["job_a"]
     assert await ids(storage, metadata={"team": "x", "other": "1"}) == []
-    assert await ids(storage, text="ÜBER") == ["job_a"]
-    assert await ids(storage, text="100% sure_") == ["job_a"]
-    assert await ids(storage, text="100%x") == []
+    found = {"ÜBER": ["job_a"], "sure uber": ["job_a"], '"100% sure_"': ["job_a"], '"sure 100"': []}
+    for query, expected in found.items():
+        "ÜBER": ["job_a"],
+        "sure uber": ["job_a"],
+        '"100% sure_"': ["job_a"],
+        '"sure 100"': [],
+    }.items():
+        assert await ids(storage, query=Query.of(query)) == found
     assert await ids(storage, name="HTTPS://x") == ["job_b"]
     assert await ids(storage, name="nowhere") == []
-    assert await ids(storage, text="") == ["job_a"]
 
 
-def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp_path):
-    async def check(storage: Storage, text: str, piece: str, key: str, value: str) -> None:
+def test_a_job_is_found_by_any_words_of_its_text_and_by_any_metadata(backend, tmp_path):
+    async def check(storage: Storage, text: str, phrase: str, key: str, value: str) -> None:
         first = await submit(storage, order=Order(metadata={key: value}))
         second = await submit(storage, order=Order(metadata={key + "x": value, "y" + key: value}))
         await storage.jobs.finish(await claim(storage), replace(completion(), text=text))
-        assert await ids(storage, text=piece) == [first]
+        assert await ids(storage, query=Query.of(f'"{phrase}"')) == [first]
         assert await ids(storage, metadata={key: value}) == [first]
         for job_id in (first, second):
             await storage.jobs.delete(job_id)
@@ -75,11 +80,12 @@ def test_a_job_is_found_by_any_part_of_its_text_and_by_any_metadata(backend, tmp
         storage = backend.new_storage(tmp_path)
 
         @settings(max_examples=100)
-        @given(text=st.text(min_size=1), data=st.data(), key=st.text(), value=st.text())
+        @given(text=st.text(min_size=1).filter(terms_of), data=st.data(), key=st.text(), value=st.text())
         def any_text(text: str, data: st.DataObject, key: str, value: str) -> None:
-            start = data.draw(st.integers(0, len(text) - 1))
-            piece = text[start : data.draw(st.integers(start + 1, len(text)))]
-            loop.run(check(storage, text, piece, key, value))
+            terms = terms_of(text)
+            start = data.draw(st.integers(0, len(terms) - 1))
+            phrase = " ".join(terms[start : data.draw(st.integers(start + 1, len(terms)))])
+            loop.run(check(storage, text, phrase, key, value))
 
         try:
             any_text()
@@ -168,7 +174,7 @@ async def test_searches_of_one_account_leave_readers_to_the_others(storage):
     released = threading.Event()
 
     class SlowText(str):
-        """A text whose search lasts until it is released."""
+        """A name whose search lasts until it is released."""
 
         __slots__ = ()
 
@@ -177,7 +183,7 @@ async def test_searches_of_one_account_leave_readers_to_the_others(storage):
             return super().casefold()
 
     job_id = await submit(storage)
-    searches = [asyncio.create_task(ids(storage, text=SlowText("x"))) for _ in range(8)]
+    searches = [asyncio.create_task(ids(storage, name=SlowText("x"))) for _ in range(8)]
     await asyncio.sleep(0)
     try:
         await asyncio.wait_for(ids(storage), 5)

@@ -84,7 +84,7 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
         keeper = LeaseKeeper(held, storage.jobs, WorkerRules(lease_s=LEASE_S, renew_s=0.1))
         with psycopg.connect(url) as changing:
             changing.execute("ALTER TABLE jobs ADD COLUMN colour TEXT")
-            working = [asyncio.create_task(work) for work in (held.log([WORD]), keeper.keep())]
+            working = [asyncio.create_task(work) for work in (held.append([WORD]), keeper.keep())]
             await asyncio.wait(working, timeout=1)
             assert not any(task.done() for task in working)
         await working[0]
