@@ -54,14 +54,9 @@ async def test_every_filter_leaves_what_it_names(storage, clock):
     assert await ids(storage, metadata={"team": "y"}) == ["job_b"]
     assert await ids(storage, metadata={"team": "x", 'odd "key".': "1"}) == ["job_a"]
     assert await ids(storage, metadata={"team": "x", "other": "1"}) == []
-    found = {"ÜBER": ["job_a"], "sure uber": ["job_a"], '"100% sure_"': ["job_a"], '"sure 100"': []}
-    for query, expected in found.items():
-        "ÜBER": ["job_a"],
-        "sure uber": ["job_a"],
-        '"100% sure_"': ["job_a"],
-        '"sure 100"': [],
-    }.items():
-        assert await ids(storage, query=Query.of(query)) == found
+    for query in ("ÜBER", "sure uber", '"100% sure_"'):
+        assert await ids(storage, query=Query.of(query)) == ["job_a"]
+    assert await ids(storage, query=Query.of('"sure 100"')) == []
     assert await ids(storage, name="HTTPS://x") == ["job_b"]
     assert await ids(storage, name="nowhere") == []
 
