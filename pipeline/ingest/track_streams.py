@@ -11,7 +11,7 @@ from pipeline.errors import InvalidAudio, NoAudioStream, UndecodableAudio, Unkno
 from pipeline.ingest.containers import ISO_MEDIA, DecodeLimits, length_or_none
 from pipeline.ingest.tracks import MAX_TEXT, Track, by_preference, is_aside, unknown_track
 
-CUSTOM_ORDERS = frozenset({ISO_MEDIA, "caf"})
+CUSTOM_ORDERS = frozenset({ISO_MEDIA, "caf", "aiff"})
 """Containers that may name each channel."""
 
 _ASIDE = Disposition.comment | Disposition.visual_impaired | Disposition.hearing_impaired | Disposition.descriptions
@@ -57,7 +57,7 @@ def hear(container: InputContainer, tracks: Sequence[Track]) -> list[AudioStream
 
 
 def _forget_custom_order(container: str, stream: AudioStream) -> None:
-    """Take the channels of samples in a MOV or CAF file for channels without an order.
+    """Take the channels of samples in a MOV, CAF or AIFF file for channels without an order.
 
     Field recorders name them one by one, and PyAV 18 frees such names twice.
     """
