@@ -44,6 +44,7 @@ SECURITY: Mapping[Auth, list[dict[str, Any]]] = {
 }
 TAGS = {
     "channels": "Lasting addresses that show live captions",
+    "corrections": "What people change in a transcript",
     "transcription": "Audio in, words out",
     "jobs": "Look at jobs, follow them, download their outputs",
     "live": "Words while they are spoken",

@@ -230,6 +230,7 @@ class EditableWords(Body):
     revision: Whole
     speakers: Annotated[dict[str, str], note("What documents call each speaker")]
     words: Annotated[list[Object], note("Each with `index`, and `last` where several were changed together")]
+    audio: Annotated[bool, note("Whether the audio was kept, to be played")]
 
 
 class EditLink(Body):

@@ -18,7 +18,7 @@ from server.jobs.correcting import Corrections
 from server.jobs.members import members_of, whole_in
 from server.model import answers
 from server.model.instants import iso
-from server.model.jobs import Job
+from server.model.jobs import Job, State
 from server.model.public_events import change_object
 from server.requests.parts import RouteGroup
 from server.requests.request import READER_CODES, admit_reader, own_job, query_number, query_switch
@@ -170,7 +170,8 @@ class CorrectionRoutes(RouteGroup):
         if not job.order.keeps_results:
             raise Problem("output_not_found", "The results of this job are not kept.")
         found = await self.corrections.words(job)
-        return json_response(answers.EditableWords(**found), headers={"ETag": f'"{found["revision"]}"'})
+        kept = job.order.keeps_audio and job.state is State.COMPLETED
+        return json_response(answers.EditableWords(**found, audio=kept), headers={"ETag": f'"{found["revision"]}"'})
 
     async def make_link(self, request: Request, caller: Caller) -> Response:
         job = await own_job(self.parts.jobs, caller, request.path_params["job_id"])

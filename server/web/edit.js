@@ -13,7 +13,8 @@ find("#file").addEventListener("change", ({ target }) => target.files.length && 
 addEventListener("hashchange", () => location.reload()); // a link with another token is another permission
 guarded(find("#problem"), async () => {
   if (!token) throw new Said("This link is incomplete: the part after # is missing. Copy all of it.");
-  const kept = `../v1/jobs/${job}/audio?token=${encodeURIComponent(token)}`;
-  if ((await fetch(kept, { method: "HEAD" })).ok) player.load(kept); // only where the job kept its audio
+  const shared = `../v1/jobs/${job}`, query = `?token=${encodeURIComponent(token)}`;
+  const words = await fetch(`${shared}/words${query}`);
+  if (words.ok && (await words.json()).audio) player.load(`${shared}/audio${query}`);
   await new Editor(find("#editor"), { job, token, player }).show();
 })();

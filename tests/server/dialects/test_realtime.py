@@ -213,7 +213,7 @@ async def test_a_change_between_items_begins_a_new_session_with_it(live_server):
         await talk.send(SILENCE)
         await talk.say("input_audio_buffer.commit")
         await talk.until(COMPLETED)
-        inputs = {"format": {"type": "audio/pcmu"}, "transcription": {"keywords": ["Siobhan"], "language": "de"}}
+        inputs = {"format": {"type": "audio/pcmu"}, "transcription": {"keywords": ["Siobhan"], "language": "en"}}
         changed = await talk.configure(
             {"type": "session.update", "session": {"type": "transcription", "audio": {"input": inputs}}}
         )

@@ -20,7 +20,10 @@ PROMISED = {
     "/v1/jobs/{job_id}/outputs/{name}": {"get"},
     "/v1/jobs/{job_id}/deliveries": {"get"},
     "/v1/jobs/{job_id}/deliveries/{delivery_id}/redeliver": {"post"},
-    "/v1/jobs/{job_id}/audio": {"post"},
+    "/v1/jobs/{job_id}/audio": {"get", "post"},
+    "/v1/jobs/{job_id}/corrections": {"get", "post"},
+    "/v1/jobs/{job_id}/words": {"get"},
+    "/v1/jobs/{job_id}/edit-links": {"post"},
     "/v1/jobs/{job_id}/finish": {"post"},
     "/v1/live": {"post"},
     "/v1/channels": {"get", "post"},
@@ -80,7 +83,7 @@ def test_it_tells_of_every_promised_path_and_of_no_other(document):
         path: {method for method in methods if method in METHODS} for path, methods in document["paths"].items()
     }
     assert described == PROMISED
-    assert set(document["webhooks"]) == {"job.completed", "job.failed"}
+    assert set(document["webhooks"]) == {"job.completed", "job.failed", "job.corrected"}
 
 
 def test_operation_ids_are_names_and_unique(document):
