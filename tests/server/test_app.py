@@ -35,7 +35,7 @@ def test_alive_and_ready_say_what_runs(server):
         ready = client.get("/readyz").json()
         assert ready == {
             "status": "ready", "engine": "scripted", "model": "test", "languages": ["de", "en"], "bundled": False,
-            "speakers": True, "endpointing": ["silence"],
+            "speakers": True, "endpointing": ["silence"], "translates_to": ["en"],
             "models": [{"name": "test", "languages": ["de", "en"], "hears": ["de", "en"], "translates": True}],
         }  # fmt: skip
 

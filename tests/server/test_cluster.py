@@ -309,5 +309,5 @@ def test_a_database_that_is_not_there_stops_the_start_with_a_sentence(tmp_path, 
     with pytest.raises(AssertionError):
         server.start()
     assert server.process.wait(10) == 2
-    assert server.log[-1] == "scribewire: the database does not answer; try again"
+    assert server.log[-1] == "scribewire: The database does not answer; try again."
     assert "geheim" not in "\n".join(server.log)
