@@ -390,7 +390,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
         return answer
     try:
         problem = answer.json()
-        parts = [part["detail"] for part in problem.get("errors", ())]
+        parts = [part["message"] for part in problem.get("errors", ())]
         raise ServiceError(answer.status_code, problem["code"], problem["detail"], parts)
     except (ValueError, KeyError, TypeError):
         raise ServiceError(answer.status_code, "unknown", answer.reason_phrase) from None

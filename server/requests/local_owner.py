@@ -4,6 +4,7 @@ GET / sets a cookie that stands for the operator's key. It works for requests of
 what it protects against.
 """
 
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from server.clock import now_ms
 from server.config import LOOPBACK, OPERATOR_KEY, Config
 from server.model.errors import Refused
 from server.storage.sql.storage import Storage
+
+log = logging.getLogger(__name__)
 
 LASTS_S = 400 * 24 * 3600  # the longest that browsers keep a cookie; each visit of the page renews it
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -126,7 +129,12 @@ def _is_own_user(scope: Scope) -> bool:
     if sys.platform != "linux":
         return True
     ends = [_as_listed(client[0], client[1]), _as_listed(server[0], server[1])]
-    for line in SOCKETS[ip_address(client[0]).version].read_text().splitlines():
+    try:
+        listed = SOCKETS[ip_address(client[0]).version].read_text()
+    except OSError as error:  # without a free descriptor nobody is known
+        log.warning("the owner cannot be told from other users: %s", error)
+        return False
+    for line in listed.splitlines():
         cells = line.split()
         if cells[1:3] == ends:
             return int(cells[7]) == os.geteuid() and cells[9] != "0"
