@@ -10,6 +10,7 @@ COMMANDS: Mapping[str, str] = {
     "transcribe": "transcribe",
     "live": "live",
     "jobs": "jobs",
+    "correct": "correct",
     "inspect": "inspect",
     "models": "models",
     "keys": "administration",
