@@ -22,7 +22,7 @@ async def claim_session(storage: Storage, job_id: str) -> SessionLease:
 async def test_a_session_whose_lease_ran_out_goes_on_if_nobody_had_its_job(storage, clock):
     session = await claim_session(storage, await submit(storage, "job_a", live=True))
     clock.advance(s=LEASE_S + 5)
-    await session.log([WORD])
+    await session.append([WORD])
     clock.advance(s=LEASE_S + 5)
     assert await storage.jobs.reap(limit=10) == 1
     assert await session.renew() is Renewal.OK
@@ -37,10 +37,10 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
     clock.advance(s=LEASE_S + 5)
     other = await claim_session(storage, "job_a")
     with pytest.raises(LeaseLost):
-        await session.log([WORD])
+        await session.append([WORD])
     await other.release()
     with pytest.raises(LeaseLost):
-        await session.log([WORD])
+        await session.append([WORD])
     assert "word" not in await types_of(storage, "job_a")
     assert await storage.jobs.claim_live("job_a", "next", lease_s=LEASE_S) is not None
 
@@ -49,16 +49,16 @@ async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypat
     monkeypatch.setattr(patience, "AGAIN_S", 0.01)
     async with backend.storage_in(tmp_path, ManualClock()) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
-        log, full = storage.jobs.log, [DiskFull("no space left")] * 3
+        append, full = storage.jobs.append, [DiskFull("no space left")] * 3
 
         async def when_there_is_room(*given):
             if full:
                 raise full.pop()
-            return await log(*given)
+            return await append(*given)
 
-        monkeypatch.setattr(type(storage.jobs), "log", lambda _, *given: when_there_is_room(*given))
-        await session.log([WORD])
+        monkeypatch.setattr(type(storage.jobs), "append", lambda _, *given: when_there_is_room(*given))
+        await session.append([WORD])
         full += [DiskFull("no space left")] * 1000
         session.until = time.monotonic() - 2 * LEASE_S
         with pytest.raises(LeaseLost):
-            await session.log([WORD])
+            await session.append([WORD])
