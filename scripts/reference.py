@@ -39,8 +39,8 @@ from server.model.jobs import JOB_CODES
 from server.model.public_events import EVENTS
 from server.model.warnings import WARNINGS
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
-from server.storage.sql.endings import MAX_ATTEMPTS
 from server.storage.sql.jobs import MAX_QUEUED
+from server.storage.sql.leases import MAX_ATTEMPTS
 from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 
 OURS = 4000  # what is added to an HTTP status to make a close code

@@ -30,8 +30,8 @@ from server.model.jobs import Job, State
 from server.model.orders import Order
 from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
-from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
+from server.storage.sql.leases import Corrected
 from server.storage.sql.storage import Storage
 from server.translation.running import INCOMPLETE
 from server.translation.targets import translated_characters, untranslated, written_language

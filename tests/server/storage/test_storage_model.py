@@ -16,7 +16,7 @@ from server.model.leases import Lease, Renewal
 from server.model.outcomes import Outcome
 from server.model.public_events import render
 from server.storage.sql.database import Transaction
-from server.storage.sql.endings import MAX_ATTEMPTS
+from server.storage.sql.leases import MAX_ATTEMPTS
 from server.storage.sql.rows import job_of
 from tests.server.storing import (
     BACKENDS,
