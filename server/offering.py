@@ -10,9 +10,9 @@ from server.engines import ServedModels, sandbox_offer, with_aliases
 from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import Offer
-from server.storage.patience import patiently
 from server.storage.ports import Offers
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 from server.translation.remote import ChatTranslator, LibreTranslator
 from server.waiting import set_within
 

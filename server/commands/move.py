@@ -17,8 +17,7 @@ from server.commands.opening import cluster_libraries, update_tables
 from server.config import Config
 from server.model.errors import StorageError
 from server.storage.ports import BlobStore
-from server.storage.sqlite.folder import claim_folder
-from server.storage.sqlite.open import FILE_NAME, open_storage
+from server.storage.sqlite.open import FILE_NAME, claim_folder, open_storage
 
 TABLES = ["accounts", "keys", "channels", "jobs", "metadata", "timeline", "artifacts", "idempotency", "fairness",
           "usage", "counters", "deliveries", "attempts", "addresses", "erasures"]  # fmt: skip  # parents first

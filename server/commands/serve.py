@@ -33,7 +33,7 @@ from server.offering import OfferWatch, publish_offer
 from server.requests.parts import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.folder import claim_folder
+from server.storage.sqlite.open import claim_folder
 from server.transport.connections import ConnectionRules, Connections
 from server.transport.descriptors import connection_limits, raise_descriptor_limit
 from server.transport.http_server import HttpServer, listen

@@ -42,8 +42,8 @@ from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submit
 from server.model.offers import Offer
 from server.model.orders import Order, Source, without_defaults
 from server.model.received import Received
-from server.storage.patience import patiently
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # longest time for which the answer to a failed request waits until its key is free again

@@ -14,8 +14,8 @@ from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.jobs import Job, JobError
 from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
 from server.model.outcomes import Outcome
-from server.storage.patience import patiently
 from server.storage.sql.jobs import JobStore
+from server.storage.waiting import patiently
 
 T = TypeVar("T")
 

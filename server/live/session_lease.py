@@ -5,8 +5,8 @@ import time
 from server.jobs.leases import HeldLease
 from server.model.errors import DiskFull, StorageBusy
 from server.model.leases import Lease, LeaseLost, Renewal
-from server.storage.patience import patiently
 from server.storage.sql.jobs import JobStore
+from server.storage.waiting import patiently
 
 AWAY_S = 30.0  # how long a session waits for the database; its new words are kept in memory meanwhile
 

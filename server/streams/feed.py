@@ -13,8 +13,8 @@ from functools import partial
 
 from server.model.errors import StorageAway
 from server.model.events import Event
-from server.storage.patience import patiently
 from server.storage.sql.timeline import Timelines
+from server.storage.waiting import patiently
 from server.streams.partials import Partials, ShownPartial
 from server.streams.rendering import Rendered, RenderedBatch, partial_body
 from server.waiting import racing

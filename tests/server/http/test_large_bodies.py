@@ -11,7 +11,7 @@ from server.http.bodies import MAX_ESCAPES, MAX_FORM_BYTES, MAX_VALUES, Uploads,
 from server.http.large_bodies import LargeBodies, Place
 from server.http.problems import Problem
 from server.model.errors import ConcurrencyLimited, Refused
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 from tests.server.http.test_bodies import MULTIPART, cut, form, part, request
 
 LARGE = frozenset({"known_speaker_references"})
