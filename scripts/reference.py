@@ -35,9 +35,8 @@ from server.jobs.order_members import FILE_MEMBERS, LIVE_MEMBERS
 from server.metrics import Metrics
 from server.model import bounds
 from server.model.deliveries import MAX_PENDING_PER_ACCOUNT, MAX_PENDING_PER_URL
+from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import JOB_CODES
-from server.model.public_events import EVENTS
-from server.model.warnings import WARNINGS
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
 from server.storage.sql.endings import MAX_ATTEMPTS
 from server.storage.sql.jobs import MAX_QUEUED

@@ -15,7 +15,8 @@ PACKAGES = ("server", "pipeline", "estimator")
 MAY_IMPORT = {"server": {"server", "pipeline", "estimator"}, "pipeline": {"pipeline"}, "estimator": {"estimator"}}
 
 FLOORS = (
-    {"clock", "config", "metrics", "waiting", "capacity", "model"},
+    {"clock", "config", "metrics", "waiting", "capacity"},
+    {"model"},
     {"logs", "keyed_limits"},
     {"faults", "background", "http", "client", "storage"},
     {"egress", "accounts", "translation"},

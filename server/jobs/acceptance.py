@@ -38,10 +38,9 @@ from server.model.errors import (
     invalid_member,
 )
 from server.model.ids import Prefix
-from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
+from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Received, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order, Source, without_defaults
-from server.model.received import Received
 from server.storage.patience import patiently
 from server.storage.sql.storage import Storage
 

@@ -11,8 +11,8 @@ from server.faults import contain
 from server.keyed_limits import Tally
 from server.logs import log
 from server.metrics import Metrics
-from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import BlobsAway
+from server.model.jobs import ErasedPart, ErasureReason
 from server.storage.sql.storage import Storage
 from server.waiting import set_within
 

@@ -20,15 +20,14 @@ from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript
 from server.background import compute, total_bytes
+from server.clock import iso
 from server.jobs.leases import HeldLease
 from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway, StorageError
-from server.model.instants import iso
-from server.model.jobs import Job, State
+from server.model.jobs import Artifact, Job, Outcome, State
 from server.model.orders import Order
-from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
 from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore

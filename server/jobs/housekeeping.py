@@ -15,7 +15,7 @@ from server.jobs.running import source_key
 from server.jobs.voices import voices_key
 from server.logs import log
 from server.metrics import Metrics
-from server.model.erasures import ErasureReason
+from server.model.jobs import ErasureReason
 from server.model.orders import AUDIO
 from server.storage.ports import BlobStore
 from server.storage.sql.jobs import JobStore

@@ -11,9 +11,7 @@ from typing import ClassVar, TypeVar, Unpack
 
 from pipeline.timeline import Entry
 from server.model.errors import OutcomeUnknown, StorageBusy
-from server.model.jobs import Job, JobError
-from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
-from server.model.outcomes import Outcome
+from server.model.jobs import Job, JobError, JobFacts, Lease, LeaseLost, Outcome, Renewal, Verdict
 from server.storage.patience import patiently
 from server.storage.sql.jobs import JobStore
 

@@ -25,9 +25,8 @@ from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.voices import known_recordings, speaker_options
 from server.model.accounts import Plan
-from server.model.leases import HandBack
+from server.model.jobs import Artifact, HandBack, Outcome
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
 from server.translation.running import Translations
 from server.translation.targets import Translation

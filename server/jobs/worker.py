@@ -19,9 +19,7 @@ from server.jobs.sandbox import Canceled, RehearsedAttempt
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway, DiskFailed, DiskFull
-from server.model.jobs import Job, JobError, State, returns_quota
-from server.model.leases import HandBack, LeaseLost, Verdict
-from server.model.outcomes import Outcome
+from server.model.jobs import HandBack, Job, JobError, LeaseLost, Outcome, State, Verdict, returns_quota
 from server.waiting import racing
 
 DISK_FULL_DELAY_S = 30.0

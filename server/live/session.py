@@ -31,10 +31,18 @@ from server.live.speakers import SpeakerListener, SpeakerStore
 from server.logs import log
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
-from server.model.jobs import JobError, LiveProgress, State, returns_quota
-from server.model.leases import LeaseLost, Renewal, Verdict
+from server.model.jobs import (
+    Artifact,
+    JobError,
+    LeaseLost,
+    LiveProgress,
+    Outcome,
+    Renewal,
+    State,
+    Verdict,
+    returns_quota,
+)
 from server.model.orders import CONTAINER, LiveOptions, Source
-from server.model.outcomes import Artifact, Outcome
 from server.translation.running import UNAVAILABLE, Translations
 from server.translation.targets import Translation
 from server.waiting import racing, set_within

@@ -31,8 +31,7 @@ from server.live.session import LiveSession, finished_refusal
 from server.live.session_lease import SessionLease
 from server.live.speakers import SpeakerStore
 from server.model.errors import Refused
-from server.model.jobs import Job, LiveProgress, State
-from server.model.leases import LeaseLost, Renewal
+from server.model.jobs import Job, LeaseLost, LiveProgress, Renewal, State
 from server.model.orders import CONTAINER, SEMANTIC, Order, Source
 from server.translation.running import Translations
 from server.waiting import racing, set_within, until_first

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 from server.accounts.signed import Scope, check_link, link_query, make_channel_token, make_token
 from server.clock import now_ms
 from server.config import LOOPBACK
-from server.model.accounts import SigningKeys
-from server.model.channels import Channel
+from server.model.accounts import Channel, SigningKeys
 from server.model.jobs import Job
 
 DOWNLOAD_TTL_S = 3600

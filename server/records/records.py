@@ -18,9 +18,8 @@ from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import words_in_time
 from server.background import compute, total_bytes
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.model import answers
-from server.model.instants import iso
 from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import AUDIO, CONTAINER, SEMANTIC, LiveOptions, Order, without_defaults
 from server.records.links import DOWNLOAD_TTL_S, WEBHOOK_TTL_S, Links

@@ -9,14 +9,13 @@ from starlette.types import Scope as ASGIScope
 
 from pipeline.language_names import language_named, unknown_language
 from server.accounts.signed import Scope, check_token, token_expired
-from server.clock import now_ms
+from server.clock import now_ms, parse_iso
 from server.http.caller import Caller
 from server.http.headers import idempotency_key
 from server.http.operation import Parameter
 from server.jobs.erasing import Eraser
 from server.jobs.orders import MAX_WARNINGS
 from server.model.errors import Refused, invalid_member
-from server.model.instants import parse_iso
 from server.model.jobs import IdempotencyKey, Job
 from server.records.links import MAX_TTL_S
 from server.requests.address_counters import check_account

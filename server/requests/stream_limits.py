@@ -8,7 +8,7 @@ from server.accounts.limits import StreamRules
 from server.http.caller import Caller
 from server.http.problems import Problem
 from server.keyed_limits import Tally
-from server.model.channels import Channel
+from server.model.accounts import Channel
 from server.model.jobs import Job
 
 

@@ -14,8 +14,7 @@ from server.jobs.acceptance import Acceptance
 from server.jobs.known_speakers import REFERENCES
 from server.jobs.orders import ParsedRequest
 from server.model.ids import Prefix
-from server.model.jobs import IdempotencyKey, Submitted
-from server.model.received import Received
+from server.model.jobs import IdempotencyKey, Received, Submitted
 from server.requests.parts import RouteParts
 from server.requests.request import ACCEPTING_CODES, idempotency_key_of, misplaced_members
 

@@ -25,7 +25,7 @@ from server.http.streamed import Streamed
 from server.jobs.members import members_of
 from server.jobs.order_members import channel_name
 from server.model import answers
-from server.model.channels import Channel
+from server.model.accounts import Channel
 from server.model.errors import Refused
 from server.model.events import Event
 from server.model.ids import Prefix

@@ -25,11 +25,9 @@ from server.jobs.correcting import Corrections
 from server.model import answers
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
-from server.model.erasures import ErasureReason
 from server.model.errors import invalid_member
-from server.model.jobs import Job, JobFilter, State
+from server.model.jobs import Artifact, ErasureReason, Job, JobFilter, State
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact
 from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
 from server.requests.parts import RouteGroup
 from server.requests.request import (

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.http.bodies import MAX_LARGE_BODY, json_object
 from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
@@ -21,9 +21,8 @@ from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession, Seat
 from server.model import answers
-from server.model.channels import Channel
+from server.model.accounts import Channel
 from server.model.errors import Refused, invalid_member
-from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order

@@ -15,8 +15,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.orders import ParsedRequest, parse_order
 from server.jobs.sandbox import raise_ordered_limit
-from server.model.jobs import Submitted
-from server.model.received import Received
+from server.model.jobs import Received, Submitted
 from server.requests.parts import RouteGroup
 from server.requests.request import IDEMPOTENCY_KEY, JOB, JOB_POLL_S, deliver_results, query_seconds
 from server.requests.uploads import FILE_CODES, receive_upload

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from server.model.channels import Channel
+from server.model.accounts import Channel
 from server.streams.following import EventReader, Following
 from server.streams.rendering import RenderedBatch
 from server.waiting import set_within

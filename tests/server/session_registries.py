@@ -21,8 +21,7 @@ from server.live.reporting import Reporter
 from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
-from server.model.jobs import State
-from server.model.leases import Lease
+from server.model.jobs import Lease, State
 from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
 from server.streams.partials import Partials

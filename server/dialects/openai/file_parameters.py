@@ -30,9 +30,9 @@ from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored
 from server.jobs.spoken import LANGUAGE, LANGUAGES
 from server.jobs.text_members import TERMS, TEXT_MEMBERS
 from server.model.errors import invalid_member
+from server.model.jobs import Received
 from server.model.offers import DIARIZING_MODEL, Offer
 from server.model.orders import Order
-from server.model.received import Received
 
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"

@@ -14,7 +14,7 @@ from server.jobs import housekeeping
 from server.jobs.erasing import Eraser
 from server.jobs.housekeeping import Sweeper
 from server.metrics import Metrics
-from server.model.erasures import ErasedPart, ErasureReason
+from server.model.jobs import ErasedPart, ErasureReason
 from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server

@@ -18,10 +18,8 @@ from server.jobs import erasing, housekeeping
 from server.jobs.erasing import Eraser
 from server.metrics import Metrics
 from server.model.deliveries import Attempt
-from server.model.erasures import ErasedPart, Erasure, ErasureReason
-from server.model.jobs import UNANSWERED_KEPT_MS
+from server.model.jobs import UNANSWERED_KEPT_MS, Artifact, ErasedPart, Erasure, ErasureReason, Outcome
 from server.model.orders import Order
-from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
 from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver

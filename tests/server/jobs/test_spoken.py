@@ -16,9 +16,9 @@ from server.jobs.members import Members
 from server.jobs.orders import parse_live_order, parse_order
 from server.jobs.spoken import spoken_languages
 from server.model.errors import Refused
+from server.model.jobs import Received
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.model.received import Received
 from tests.server.jobs.test_orders import UPLOAD
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de", "fr", "zh"}))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from server.model.events import Event
-from server.model.leases import Lease
+from server.model.jobs import Lease
 from server.storage.sql.timeline import Timelines
 from server.streams.feed import KEPT
 from server.streams.following import Following
