@@ -18,7 +18,7 @@ from pipeline.ingest.tracks import OTHER_TRACKS, UNDECODABLE_TRACK
 from scripts import reference
 from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import TERMINAL
-from server.translation.running import INCOMPLETE, UNAVAILABLE
+from server.translation.translations import INCOMPLETE, UNAVAILABLE
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")

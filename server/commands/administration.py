@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from server.accounts.issuing import issue_key, open_account
-from server.accounts.plans import read_limits
+from server.accounts.keys import issue_key, open_account
+from server.accounts.limits import read_limits
 from server.clock import iso, iso_or_none, now_ms
 from server.commands.opening import node_name, open_storage
 from server.config import Config, ConfigError

@@ -33,8 +33,8 @@ from server.commands.connection import Connection, add_arguments, connection, re
 from server.commands.request_options import add_options, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
 from server.jobs import order_members as declared
-from server.jobs.orders import parse_live_order
 from server.model.orders import CONTAINER
+from server.parsing.orders import parse_live_order
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"

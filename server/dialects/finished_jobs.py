@@ -10,8 +10,7 @@ from server.http.codes import CODES
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.model.jobs import Job, State
-from server.requests.parts import RouteParts
-from server.requests.request import deliver_results
+from server.requests.request import RouteParts, deliver_results
 
 HOLD_S = 600  # longest wait; these clients cannot poll
 RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_completed", "output_not_found")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from server.clock import now_ms
 from server.faults import contain
+from server.jobs.attempts import source_key
 from server.jobs.erasing import Eraser
-from server.jobs.running import source_key
-from server.jobs.voices import voices_key
+from server.jobs.probing import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.jobs import ErasureReason
@@ -26,7 +26,7 @@ REAP_S = 5.0
 SWEEP_S = 600.0
 TIDY_S = 5.0
 LOOK_S = 5.0  # how often a process checks whether a chore has become its own
-AT_ONCE = 200
+EXPIRED_AT_ONCE = 200
 ORPHAN_MS = 24 * 3600 * 1000  # bytes without a job are deleted once they are this old
 
 
@@ -118,7 +118,7 @@ class Sweeper:
         tried: set[str] = set()
         left = 0
         jobs = self.storage.jobs
-        while expired := [job for job in await jobs.list_expired(limit=AT_ONCE + left) if job not in tried]:
+        while expired := [job for job in await jobs.list_expired(limit=EXPIRED_AT_ONCE + left) if job not in tried]:
             tried.update(expired)
             deleted = 0
             for job_id in expired:

@@ -15,12 +15,11 @@ from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, 
 from server.http.problems import Problem
 from server.http.schemas import ref
 from server.jobs.correcting import Corrections
-from server.jobs.members import members_of, whole_in
 from server.model import answers
 from server.model.events import change_object
 from server.model.jobs import Job, State
-from server.requests.parts import RouteGroup
-from server.requests.request import READER_CODES, admit_reader, own_job, query_number, query_switch
+from server.parsing.members import members_of, whole_in
+from server.requests.request import READER_CODES, RouteGroup, admit_reader, own_job, query_number, query_switch
 
 MAX_BODY = 2_000_000
 MAX_LINK_BODY = 10_000

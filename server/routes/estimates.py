@@ -30,8 +30,7 @@ from server.keyed_limits import Tally
 from server.model.accounts import Count, Quota
 from server.model.errors import FieldError
 from server.model.jobs import State
-from server.requests.parts import RouteGroup
-from server.requests.request import own_job
+from server.requests.request import RouteGroup, own_job
 
 MAX_BODY = 2_000_000
 MAX_FREE_BODY = 256_000

@@ -28,14 +28,14 @@ from server.model.bounds import MAX_METADATA_KEYS
 from server.model.errors import invalid_member
 from server.model.jobs import Artifact, ErasureReason, Job, JobFilter, State
 from server.model.orders import AUDIO
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
-from server.requests.parts import RouteGroup
+from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
 from server.requests.request import (
     JOB,
     JOB_POLL_S,
     READER_CODES,
     URL_TTL,
     WAIT,
+    RouteGroup,
     admit_reader,
     deliver_results,
     no_such_job,

@@ -18,7 +18,6 @@ from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession, Seat
 from server.model import answers
 from server.model.accounts import Channel
@@ -26,12 +25,13 @@ from server.model.errors import Refused, invalid_member
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.requests.parts import RouteGroup
+from server.parsing.orders import ParsedRequest, parse_live_order
 from server.requests.request import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
     JOB,
     READER_CODES,
+    RouteGroup,
     deliver_results,
     idempotency_key_of,
     live_job,

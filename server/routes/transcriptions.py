@@ -13,12 +13,19 @@ from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest, parse_order
-from server.jobs.sandbox import raise_ordered_limit
+from server.jobs.attempts import raise_ordered_limit
 from server.model.jobs import Received, Submitted
-from server.requests.parts import RouteGroup
-from server.requests.request import IDEMPOTENCY_KEY, JOB, JOB_POLL_S, deliver_results, query_seconds
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.parsing.orders import ParsedRequest, parse_order
+from server.requests.request import (
+    FILE_CODES,
+    IDEMPOTENCY_KEY,
+    JOB,
+    JOB_POLL_S,
+    RouteGroup,
+    deliver_results,
+    query_seconds,
+    receive_upload,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pipeline.timed_events import TimedEvent
 from pipeline.timeline import DecidedUpTo, Entry, LanguageFound, StoredWord, Words, end_of
 from pipeline.transcription import Continuation, Transcription
 from pipeline.words import Segment, Word
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.models import LiveModels
 from server.live.parts import LiveRules, SessionParts
@@ -24,8 +24,8 @@ from server.metrics import Metrics
 from server.model.jobs import Lease, State
 from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
-from server.streams.partials import Partials
-from server.translation.targets import Translation
+from server.streams.feed import Partials
+from server.translation.translations import Translators
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, submit
 
@@ -45,7 +45,7 @@ async def session_registry(
             storage=storage,
             partials=Partials(),
             engines={"production": hearing},
-            translations={"production": Translation(models=models)},
+            translations={"production": Translators(models=models)},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),

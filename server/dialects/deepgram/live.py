@@ -24,7 +24,7 @@ from server.http.problems import Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, MessageTooBig, Socket, message_of, socket_route
 from server.model.errors import Refused
 from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/listen"

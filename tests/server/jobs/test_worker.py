@@ -11,7 +11,7 @@ import orjson
 from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.timeline import entries_of
 from pipeline.words import Chunk
-from server.accounts.issuing import open_account
+from server.accounts.keys import open_account
 from server.model.errors import DiskFailed, DiskFull
 from server.model.events import render
 from server.model.jobs import Lease, State

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from server.live.session_lease import SessionLease
+from server.jobs.leases import SessionLease
 from server.model.errors import DiskFull
 from server.model.jobs import LeaseLost, Renewal
 from server.storage import patience

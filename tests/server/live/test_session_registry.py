@@ -16,10 +16,10 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.timeline import SpeakersRevised, StoredRun
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.capacity import Capacity
 from server.live import session_lease
-from server.live.resuming import MARGIN, resumes_at, starts
+from server.live.reporting import MARGIN, resumes_at, starts
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.jobs import LIVE_GRACE_MS, State

@@ -15,7 +15,7 @@ from server.model.errors import Refused, WrongScope
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
 from server.records import links as links_module
-from server.records.links import Links
+from server.records.records import Links
 from tests.server.storing import NOON
 
 KEYS = SigningKeys({"1": b"k" * 32}, "1")

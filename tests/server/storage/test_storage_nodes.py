@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from server.accounts.failures import Failures
+from server.accounts.limits import Failures
 from server.config import Config
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.model.errors import StorageError

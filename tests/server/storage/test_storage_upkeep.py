@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.accounts.issuing import issue_key, open_account
+from server.accounts.keys import issue_key, open_account
 from server.clock import now_ms
 from server.model.deliveries import Attempt
 from server.model.jobs import ErasedPart, Erasure, ErasureReason

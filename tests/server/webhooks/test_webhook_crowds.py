@@ -4,9 +4,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from server.accounts.issuing import open_account
+from server.accounts.keys import open_account
 from server.webhooks import delivery_slots
-from server.webhooks.delivery_slots import MAX_PER_ACCOUNT, MAX_PER_HOST
+from server.webhooks.sender import MAX_PER_ACCOUNT, MAX_PER_HOST
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, hold_until, peer
 from tests.server.webhook_deliveries import MOST_S, deliver, office, wait_for_requests
 from tests.waiting import eventually

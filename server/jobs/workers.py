@@ -2,25 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from pipeline.batch import Batch
 from pipeline.errors import DecodersBusy, PipelineError
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.egress.fetch import FetchError
 from server.faults import keep_running
+from server.jobs.attempts import (
+    Canceled,
+    DownloadAttempt,
+    JobAttempt,
+    RehearsedAttempt,
+    Stopped,
+    TranscriptionAttempt,
+    WorkerTools,
+)
 from server.jobs.finishing import delete_if_gone, report_end
 from server.jobs.leases import HeldLease, WorkerRules
-from server.jobs.pool import Pool
-from server.jobs.running import DownloadAttempt, JobAttempt, Stopped, TranscriptionAttempt, WorkerTools
-from server.jobs.sandbox import Canceled, RehearsedAttempt
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway, DiskFailed, DiskFull
 from server.model.jobs import HandBack, Job, JobError, LeaseLost, Outcome, State, Verdict, returns_quota
-from server.waiting import racing
+from server.storage.sql.jobs import JobStore
+from server.waiting import racing, set_within
 
 DISK_FULL_DELAY_S = 30.0
 BLOBS_AWAY_DELAY_S = 5.0
@@ -161,3 +169,81 @@ class Workers:
                 report_end(job, self.metrics)
         else:
             await self.tools.finisher.finish(held, ending)
+
+
+@dataclass(slots=True, kw_only=True)
+class Pool:
+    """Claims jobs while it has free places, and works on each job in a task of its own.
+
+    One account has at most *per_account* of the *size* places. The sandbox has at most half of the places, and gets
+    one only while no job of production waits.
+    """
+
+    owner: str  # the name in its leases
+    jobs: JobStore
+    rules: WorkerRules
+    environments: Sequence[str]
+    unfetched: bool  # True: it claims jobs whose audio must be downloaded; False: all others
+    size: int
+    per_account: int
+    work: Callable[[HeldLease], Awaitable[None]]
+    metrics: Metrics
+    _working: dict[str, Job] = field(init=False, default_factory=dict)  # by lease
+    _freed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until *stopping* is set and the jobs in work have ended."""
+        async with asyncio.TaskGroup() as tasks:
+            while not stopping.is_set():
+                try:
+                    held = await self._next(stopping)
+                except Exception:  # noqa: BLE001  a full disk or a busy database may be gone at the next claim
+                    self.metrics.faults.labels("claiming").inc()
+                    log.exception("claiming failed", extra={"worker": self.owner})
+                    await set_within(stopping, self.rules.retry_s)
+                    continue
+                if held is not None:
+                    self._working[held.lease.lease_id] = held.job
+                    tasks.create_task(self._work_on(held, stopping), name=f"{self.owner} {held.job.id}")
+
+    async def _next(self, stopping: asyncio.Event) -> HeldLease | None:
+        """Claim the next job. None if there is none yet, if a place became free meanwhile, or at a stop: look again."""
+        self._freed.clear()
+        if len(self._working) >= self.size:
+            async with racing(self._freed.wait(), stopping.wait()):
+                return None
+        async with racing(self._claim(), self._freed.wait(), stopping.wait()) as (claiming, *_):
+            held: HeldLease | None = claiming.result() if claiming.done() else None
+            return held
+
+    async def _claim(self) -> HeldLease | None:
+        requested_at = time.monotonic()
+        in_work = Counter(job.account for job in self._working.values())
+        lease = await self.jobs.claim(
+            self.owner,
+            environments=self._open_environments(),
+            unfetched=self.unfetched,
+            passing_over=[account for account, count in in_work.items() if count >= self.per_account],
+            lease_s=self.rules.lease_s,
+            wait_s=self.rules.claim_s,
+        )
+        if lease is None:
+            return None
+        return HeldLease(lease, self.jobs, lease_s=self.rules.lease_s, requested_at=requested_at)
+
+    def _open_environments(self) -> list[str]:
+        """The environments whose jobs may be claimed now, production first."""
+        sandboxed = sum(job.environment == "sandbox" for job in self._working.values())
+        full = sandboxed >= max(1, self.size // 2)
+        return [name for name in sorted(self.environments) if not (full and name == "sandbox")]
+
+    async def _work_on(self, held: HeldLease, stopping: asyncio.Event) -> None:
+        try:
+            await self.work(held)
+        except Exception:  # noqa: BLE001  an error of one job must not end the pool
+            self.metrics.faults.labels("job").inc()
+            log.exception("worker failed", extra={"worker": self.owner, "job": held.job.id})
+            await set_within(stopping, self.rules.retry_s)
+        finally:
+            del self._working[held.lease.lease_id]
+            self._freed.set()
