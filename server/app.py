@@ -31,10 +31,8 @@ from server.http.operation import Operation, Resource, not_found
 from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
 from server.jobs.correcting import Corrections
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import Housekeeping
+from server.jobs.housekeeping import Eraser, Housekeeping
 from server.jobs.probing import Prober
-from server.jobs.waiter import JobWaiter
 from server.live.parts import LiveRules, SessionParts
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
@@ -223,7 +221,6 @@ def _make_parts(
         access=AccessControl(config=config, limits=limits, storage=storage, own_origin=own_origin),
         stream_limits=StreamLimits(limits.streams),
         uploads=Uploads(storage.blobs),
-        waiter=JobWaiter(storage.jobs, closing),
         acceptance=Acceptance(storage, egress, prober, batches, offers, config.latency),
         session_registry=registry,
         following=Following(storage, sessions.partials, records, eraser, metrics, closing),

@@ -14,9 +14,8 @@ from server.egress.guard import Egress
 from server.engines import ServedModels
 from server.jobs import housekeeping
 from server.jobs.attempts import WorkerTools
-from server.jobs.erasing import Eraser
 from server.jobs.finishing import Finisher
-from server.jobs.housekeeping import Chore, JobChores, Sweeper
+from server.jobs.housekeeping import Chore, Eraser, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
 from server.jobs.workers import Workers

@@ -19,7 +19,7 @@ FLOORS = (
     {"model"},
     {"logs", "keyed_limits"},
     {"faults", "background", "http", "client", "storage"},
-    {"egress", "accounts", "translation"},
+    {"egress", "accounts", "translation", "parsing"},
     {"jobs", "records"},
     {"webhooks", "streams"},
     {"live"},

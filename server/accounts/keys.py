@@ -1,4 +1,4 @@
-"""The format of API keys and webhook secrets: making them from random bytes and checking them without the database.
+"""API keys, webhook secrets and accounts: how they are made, and how a key is checked without the database.
 
 A key is `sw_live_` (production) or `sw_test_` (sandbox), 30 random base62 characters (178 bits) and a checksum of six.
 The prefix is not `sk_live_`, because secret scanners take that for another service's. The checksum is the CRC-32 of

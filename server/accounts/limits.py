@@ -1,4 +1,4 @@
-"""The numbers of limits.toml, and the arithmetic of calendar windows. Nothing here reads the clock.
+"""The numbers of limits.toml and the plans in it, calendar windows, and each client's failures within a minute.
 
 Instants are milliseconds since 1970 UTC.
 """
@@ -19,9 +19,10 @@ from server.model.jobs import Job
 from server.storage.ports import RateCounter
 from server.storage.sql.accounts import AccountStore
 
+BUILT_IN = Path(__file__).parents[1] / "limits.toml"
 DAY_S = 24 * 3600
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
-
+MAX_REFUSED = 10_000  # clients at their limit in memory; beyond it all are dropped
 T = TypeVar("T")
 
 
@@ -128,6 +129,30 @@ class Limits:
         )
 
 
+def read_limits(config: Config) -> Limits:
+    """The limits that *config* names. Raises BadLimits with the file's name."""
+    path = config.limits_file or BUILT_IN
+    try:
+        return Limits.from_toml(path.read_text(encoding="utf-8"))
+    except (BadLimits, OSError, UnicodeDecodeError) as error:
+        raise BadLimits(f"{PREFIX}LIMITS_FILE must be a usable limits.toml, got {path}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    accounts: AccountStore
+    limits: Limits
+
+    async def of_job(self, job: Job) -> Plan:
+        """The plan of the job's account, with the account's own numbers. A deleted account has the free plan.
+
+        Raises BadLimits for a plan or a number that the limits file does not have.
+        """
+        account = await self.accounts.account(job.account)
+        name, own = ("free", {}) if account is None else (account.plan, account.limits)
+        return self.limits.plan(name, own, sandbox=job.environment == "sandbox")
+
+
 def with_overrides(plan: Plan, overrides: Mapping[str, object]) -> Plan:
     """The plan with an account's own numbers in place of the plan's. Raises BadLimits."""
     kinds = {number.name: number.type for number in fields(Plan)}
@@ -201,39 +226,9 @@ def _ms(at: datetime) -> int:
     return int(at.timestamp()) * 1000
 
 
-BUILT_IN = Path(__file__).parents[1] / "limits.toml"
-
-
-def read_limits(config: Config) -> Limits:
-    """The limits that *config* names. Raises BadLimits with the file's name."""
-    path = config.limits_file or BUILT_IN
-    try:
-        return Limits.from_toml(path.read_text(encoding="utf-8"))
-    except (BadLimits, OSError, UnicodeDecodeError) as error:
-        raise BadLimits(f"{PREFIX}LIMITS_FILE must be a usable limits.toml, got {path}: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Plans:
-    accounts: AccountStore
-    limits: Limits
-
-    async def of_job(self, job: Job) -> Plan:
-        """The plan of the job's account, with the account's own numbers. A deleted account has the free plan.
-
-        Raises BadLimits for a plan or a number that the limits file does not have.
-        """
-        account = await self.accounts.account(job.account)
-        name, own = ("free", {}) if account is None else (account.plan, account.limits)
-        return self.limits.plan(name, own, sandbox=job.environment == "sandbox")
-
-
-MAX_REFUSED = 10_000  # clients at their limit in memory; beyond it all are dropped
-
-
 @dataclass(slots=True, kw_only=True)
 class Failures:
-    """Counts the failures called *what*.
+    """Counts each client's failures within the last minute, called *what*: wrong keys by address, bad files by account.
 
     look() costs nothing, because this process remembers the clients that it found at their limit. So each further node
     allows a client one failure more than the limit.

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from pipeline.language_names import language_codes
 from server.config import ConfigError
-from server.jobs import order_members as declared
 from server.model.errors import Refused
 from server.model.offers import ANY_MODEL, ANY_TARGET, Offer
+from server.parsing import declared
 from server.parsing.declared import KNOWN_SPEAKERS, NAMES, REFERENCES
 from server.parsing.members import Member, boolean
 from server.parsing.orders import ParsedRequest

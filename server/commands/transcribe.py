@@ -50,10 +50,10 @@ from server.commands.recordings import (
 from server.commands.request_options import Given, add_options, comma_list, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
 from server.engines import ServedModels, open_engines
-from server.jobs import order_members as declared
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
 from server.model.orders import Order
+from server.parsing import declared
 from server.parsing.orders import parse_order
 
 MAX_AT_ONCE = 16  # a server lets an account follow 20 files at a time

@@ -1,4 +1,7 @@
-"""The work on one job under one lease: transcribe a file part by part, or download the audio of an address."""
+"""The work on one job under one lease: transcribe a file part by part, or download the audio of an address.
+
+In the sandbox a request may name a scenario, an outcome that is played so that a client can test how it handles it.
+"""
 
 import asyncio
 import hashlib
@@ -32,6 +35,15 @@ from server.model.jobs import Artifact, HandBack, Outcome
 from server.model.orders import AUDIO
 from server.storage.sql.storage import Storage
 from server.translation.translations import Translations, Translators
+
+
+class Stopped(Exception):
+    """The server is shutting down, and the chunk in progress has been stored."""
+
+
+def source_key(job_id: str) -> str:
+    """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
+    return f"{job_id}/source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,20 +198,11 @@ class DownloadAttempt(JobAttempt):
         return HandBack("downloaded")
 
 
-class Stopped(Exception):
-    """The server is shutting down, and the chunk in progress has been stored."""
-
-
 def _audio_artifact(key: str, path: Path) -> Artifact:
     """The stored audio under *key*, which is the file at *path*, as an output of its job."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return Artifact(kind=AUDIO, blob=key, sha256=digest, bytes=file.tell())
-
-
-def source_key(job_id: str) -> str:
-    """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
-    return f"{job_id}/source"
 
 
 SLOW_S = 20.0

@@ -1,7 +1,8 @@
 """Writing under a lease. The worker of a file and a live session each hold a lease on their job.
 
 The holder writes nothing once the lease may have ended by its own monotonic clock, and the store refuses every write
-after another worker has taken the job.
+after another worker has taken the job. The lease of a live session can be claimed again after the database was away for
+longer than the lease lasts.
 """
 
 import time

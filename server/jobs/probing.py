@@ -1,4 +1,8 @@
-"""Probes a stored recording before its job is accepted: format, length, and whether it is audio at all."""
+"""Probes a stored recording before its job is accepted: format, length, and whether it is audio at all.
+
+The recordings of known speakers are checked too, and stored until their job has ended. No embedding of them is ever
+stored; they are computed in memory.
+"""
 
 import asyncio
 import base64

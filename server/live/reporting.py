@@ -1,6 +1,8 @@
-"""Writes what a live session decides into its timeline, and shows its newest partials. Readers get entries after that.
+"""Writes what a live session decides into its timeline, and finds where a session goes on whose server died.
 
-Partials are not stored. Readers get the newest one, which the next one replaces.
+Readers get entries after they are stored. Partials are not stored: readers get the newest one, which the next one
+replaces. After the death of a server, words that were committed stay as they are. Each separate channel goes on after
+its own last word, and the audio is needed again from the earliest of these positions.
 """
 
 import asyncio

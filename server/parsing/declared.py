@@ -1,4 +1,7 @@
-"""The request members for known speakers: the names of people, and a recording of each one's voice as a data URL."""
+"""The members of requests for transcriptions and live sessions, each declared once.
+
+orders.py parses requests with them. /openapi.json and the command line take their descriptions from here.
+"""
 
 import base64
 import re

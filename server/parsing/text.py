@@ -1,4 +1,4 @@
-"""The request members that say which languages are spoken. All dialects use them."""
+"""The members of requests that say which languages are spoken and what is done with the text. All dialects use them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Limits by network address: refusals of requests without a known account, and lines of the log.
+"""Limits by network address, and limits of open streams, downloads and sockets.
 
-OuterMiddleware (middleware.py) and sockets call this when they refuse a request whose account is unknown. An address
-that was refused too often waits for each further refusal, and gets 429. They also call it before they log a request,
-because a line of the log is longer than the shortest request, and a flood of requests would fill the disk.
+OuterMiddleware (middleware.py) and sockets count the refusals of requests without a known account. An address that was
+refused too often waits for each further refusal, and gets 429. They also ask before they log a request, because a line
+of the log is longer than the shortest request, and a flood of requests would fill the disk.
 """
 
 import asyncio

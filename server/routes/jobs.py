@@ -46,6 +46,7 @@ from server.requests.request import (
     query_number,
     query_seconds,
     query_switch,
+    wait_for_end,
 )
 
 
@@ -156,7 +157,7 @@ class Jobs(RouteGroup):
         job = await self.mine(request, caller)
         expires_s = link_expiry(ttl_s)
         with self.parts.eraser.holding(job.id):
-            job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
+            job = await wait_for_end(job, self.parts.jobs, self.parts.closing, wait_s=wait_s)
             record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
         headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
         if not job.terminal:

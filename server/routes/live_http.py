@@ -38,6 +38,7 @@ from server.requests.request import (
     misplaced_members,
     no_such_job,
     query_switch,
+    wait_for_end,
 )
 from server.waiting import until_first
 
@@ -190,7 +191,8 @@ class LiveRequests(RouteGroup):
     async def _wait_for_end(self, live: LiveSession) -> None:
         """Wait until the job has ended, its session is no longer in this process, or the usual wait is over."""
         await until_first(
-            self.parts.waiter.wait_for_end(live.job, wait_s=self.parts.config.wait_default), live.over.wait()
+            wait_for_end(live.job, self.parts.jobs, self.parts.closing, wait_s=self.parts.config.wait_default),
+            live.over.wait(),
         )
 
     async def _progress(self, job: Job) -> Response:

@@ -25,6 +25,7 @@ from server.requests.request import (
     deliver_results,
     query_seconds,
     receive_upload,
+    wait_for_end,
 )
 
 
@@ -114,7 +115,7 @@ class Transcriptions(RouteGroup):
         await self.parts.eraser.settle(submitted.job.id)
         asked_at = now_ms()
         with self.parts.eraser.holding(submitted.job.id):
-            job = await self.parts.waiter.wait_for_end(submitted.job, wait_s=wait.seconds)
+            job = await wait_for_end(submitted.job, self.parts.jobs, self.parts.closing, wait_s=wait.seconds)
             record = await self.parts.records.full(job, asked_at=asked_at)
         headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:

@@ -1,7 +1,8 @@
-"""Follows a job for its readers: the log from any event on, and the newest partials between its events.
+"""Follows a job or a channel for its readers: the log from any event on, and the newest partials between its events.
 
 Server-Sent Events and WebSockets both use it. Events for readers at the same place are read and rendered once
-(feed.py). A reader that is behind reads the log page by page, at its own speed.
+(feed.py). A reader that is behind reads the log page by page, at its own speed. A reader of a channel gets the events
+of the session that it shows, then those of the next one.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from server.clock import now_ms
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Channel
 from server.model.events import Event

@@ -1,4 +1,9 @@
-"""Makes the translations of an order: one for each of its targets, by the operator's translator or the models here."""
+"""Translates what a job's timeline says into each language of the order.
+
+Words of the timeline come in, entries of the timeline go out. The operator's translator makes the translations, or
+else the models here. Sentences that people have corrected are translated again by the operator's translator of texts.
+The models here translate audio, which nobody has corrected, so their translations stay as they are.
+"""
 
 import asyncio
 import logging
@@ -58,6 +63,9 @@ from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from server.translation.remote import ChatTranslator, LibreTranslator, make_translator
 
+log = logging.getLogger(__name__)
+
+UNAVAILABLE, INCOMPLETE = "translation_unavailable", "translation_incomplete"
 LISTENING_WAIT_S = 600.0
 """How long the end of a job waits for the models here, which answer late where many windows wait, but do answer."""
 
@@ -135,55 +143,6 @@ class Translators:
     async def close(self) -> None:
         if self.remote is not None:
             await self.remote.close()
-
-
-def written_language(order: Order, *, translated: bool = False) -> str | None:
-    """The language of the order's text, if the order says it; *translated*: only where it is not what is spoken."""
-    return ENGLISH if order.task == TRANSLATE else None if translated else order.language
-
-
-def as_written(words: Iterable[NumberedWord], order: Order) -> Iterable[NumberedWord]:
-    """Return *words* with the language in which they are written: that of a translation is not the one spoken."""
-    if order.task != TRANSLATE:
-        return words
-    return (replace(one, word=replace(one.word, language=ENGLISH)) for one in words)
-
-
-def numbered_words(past: Transcription) -> list[NumberedWord]:
-    return [NumberedWord(number, word, channel) for number, (word, channel) in enumerate(past.said)]
-
-
-def translated_words(past: Transcription, language: str, *, given_up: bool = True) -> set[tuple[int | None, int]]:
-    """The channels and numbers of words that need not be translated; *given_up*: also of those that cannot be."""
-    made = past.translations.get(language, {}).values()
-    return {(one.channel, number) for one in made if given_up or one.text for number in range(one.first, one.last + 1)}
-
-
-def source_text(past: Transcription, entry: Translation) -> str:
-    """What a translation translates."""
-    said = past.said[entry.first : entry.last + 1]
-    return join_words(word for word, channel in said if channel == entry.channel)
-
-
-def untranslated(past: Transcription, order: Order) -> str | None:
-    """Where there is no translation, for a warning; None if there is one of everything."""
-    lacking = []
-    for language in order.translate_to:
-        backlog = Backlog(language, spoken=written_language(order), live=False)
-        done = translated_words(past, language, given_up=False)
-        backlog.add(as_written(numbered_words(past), order), done=done)
-        if spans := spans_of(backlog.waiting()):
-            shown = (f"{seconds(start):.1f} to {seconds(end):.1f} s" for start, end in spans)
-            lacking.append(f"into {language}: {', '.join(shown)}")
-    return f"no translation {'; '.join(lacking)}" if lacking else None
-
-
-def translated_characters(past: Transcription) -> int:
-    """How many characters were translated, counted for each target."""
-    return sum(len(source_text(past, one)) for made in past.translations.values() for one in made.values() if one.text)
-
-
-UNAVAILABLE, INCOMPLETE = "translation_unavailable", "translation_incomplete"
 
 
 class Translations:
@@ -284,9 +243,6 @@ class Translations:
                 await self._append(Notice(UNAVAILABLE, message))
 
 
-log = logging.getLogger(__name__)
-
-
 class CorrectedTranslations:
     """Translates again in the background, a correction of a job after the other."""
 
@@ -350,3 +306,49 @@ def _request(entry: Translation, past: Transcription, state: Correcting, job: Jo
 
 def _with_text(entry: Translation, text: str) -> Translation:
     return Translation(entry.target, entry.first, entry.last, entry.start, entry.end, text, entry.channel)
+
+
+def written_language(order: Order, *, translated: bool = False) -> str | None:
+    """The language of the order's text, if the order says it; *translated*: only where it is not what is spoken."""
+    return ENGLISH if order.task == TRANSLATE else None if translated else order.language
+
+
+def as_written(words: Iterable[NumberedWord], order: Order) -> Iterable[NumberedWord]:
+    """Return *words* with the language in which they are written: that of a translation is not the one spoken."""
+    if order.task != TRANSLATE:
+        return words
+    return (replace(one, word=replace(one.word, language=ENGLISH)) for one in words)
+
+
+def numbered_words(past: Transcription) -> list[NumberedWord]:
+    return [NumberedWord(number, word, channel) for number, (word, channel) in enumerate(past.said)]
+
+
+def translated_words(past: Transcription, language: str, *, given_up: bool = True) -> set[tuple[int | None, int]]:
+    """The channels and numbers of words that need not be translated; *given_up*: also of those that cannot be."""
+    made = past.translations.get(language, {}).values()
+    return {(one.channel, number) for one in made if given_up or one.text for number in range(one.first, one.last + 1)}
+
+
+def source_text(past: Transcription, entry: Translation) -> str:
+    """What a translation translates."""
+    said = past.said[entry.first : entry.last + 1]
+    return join_words(word for word, channel in said if channel == entry.channel)
+
+
+def untranslated(past: Transcription, order: Order) -> str | None:
+    """Where there is no translation, for a warning; None if there is one of everything."""
+    lacking = []
+    for language in order.translate_to:
+        backlog = Backlog(language, spoken=written_language(order), live=False)
+        done = translated_words(past, language, given_up=False)
+        backlog.add(as_written(numbered_words(past), order), done=done)
+        if spans := spans_of(backlog.waiting()):
+            shown = (f"{seconds(start):.1f} to {seconds(end):.1f} s" for start, end in spans)
+            lacking.append(f"into {language}: {', '.join(shown)}")
+    return f"no translation {'; '.join(lacking)}" if lacking else None
+
+
+def translated_characters(past: Transcription) -> int:
+    """How many characters were translated, counted for each target."""
+    return sum(len(source_text(past, one)) for made in past.translations.values() for one in made.values() if one.text)

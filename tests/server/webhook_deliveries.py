@@ -13,7 +13,7 @@ from standardwebhooks import Webhook
 from server.accounts.keys import open_account
 from server.clock import now_ms
 from server.egress.guard import Egress
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys
 from server.model.deliveries import Delivery

@@ -270,7 +270,7 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
         members.refuse("utterance_end_ms", "missing_companion", "needs interim_results=true")
 
 
-# --- parsers, as those of server/parsing/members.py ---------------------------------------------------------------------
+# --- parsers, as those of server/parsing/members.py ---------------------------------------------------------------
 
 
 def _model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:

@@ -11,8 +11,7 @@ import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.jobs import housekeeping
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import Sweeper
+from server.jobs.housekeeping import Eraser, Sweeper
 from server.metrics import Metrics
 from server.model.jobs import ErasedPart, ErasureReason
 from server.model.orders import Order

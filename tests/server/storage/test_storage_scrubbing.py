@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.jobs import ErasureReason
 from server.model.orders import Order

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.accounts import SigningKeys
 from server.model.events import Event
