@@ -125,15 +125,15 @@ def _kind(schema: Mapping[str, Any]) -> str:
     kind = " or ".join(kind) if isinstance(kind, list) else kind
     if kind == "array":
         return f"list of {_kind(schema.get('items', {}))}"
-    bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
+    least, most = schema.get("minimum"), schema.get("maximum")
+    bounds = "" if least is None else f", from {least}" if most is None else f", {least} to {most}"
     if "maxLength" in schema:
         return f"text, up to {schema['maxLength']:,} characters"
-    words = {"string": "text", "boolean": "true or false", "integer": "integer", "object": "JSON object"}
-    return words.get(kind, kind) + (f", {' to '.join(bounds)}" if bounds else "")
+    return {"string": "text", "boolean": "true or false", "object": "JSON object"}.get(kind, kind) + bounds
 
 
 def _default(value: object) -> str:
-    if value in (None, "", (), {}):
+    if value in (None, "", (), [], {}):
         return ""
     text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"`{text.lower() if isinstance(value, bool) else text}`"

@@ -68,7 +68,7 @@ NAMES = Member(
         },
     ),
     (),
-    "With diarize: people who are called by their names",
+    "With diarize: names of the people whose references follow",
 )
 REFERENCES = Member(
     "known_speaker_references",

@@ -65,8 +65,8 @@ EVENTS: Mapping[str, tuple[bool, str]] = {
     "finalized": (True, (
         "Live: everything before `at` is decided: the answer to `finalize`, to `keep_alive` in a pause, and after "
         "speech without words.")),
-    "language": (True, "Live: which language is spoken from here on, and its `probability`."),
-    "warning": (True, "Live: a message for readers; the stream continues."),
+    "language": (True, "Live: the language from here on, and its `probability`."),
+    "warning": (True, "Live: a message for readers; the stream goes on."),
     "partial": (False, (
         "Live: the words after the last final one. It replaces the partial before it, of its `channel`.")),
     "job.completed": (True, "The job is done. The body is that of the webhook."),
