@@ -86,8 +86,8 @@ EVENTS: Mapping[str, tuple[bool, str]] = {
     "finalized": (True, (
         "Live: everything before `at` is decided: the answer to `finalize`, to `keep_alive` in a pause, and after "
         "speech without words.")),
-    "language": (True, "Live: which language is spoken from here on, and its `probability`."),
-    "warning": (True, "Live: a message for readers; the stream continues."),
+    "language": (True, "Live: the language from here on, and its `probability`."),
+    "warning": (True, "Live: a message for readers; the stream goes on."),
     "partial": (False, (
         "Live: the words after the last final one. It replaces the partial before it, of its `channel`.")),
     "job.completed": (True, "The job is done. The body is that of the webhook."),
@@ -102,19 +102,19 @@ WARNINGS: Mapping[str, str] = {
     # about the request
     "unknown_parameter": "`param` is not a field of this request. It was ignored.",
     "ignored_parameter": "Another field makes `param` useless, such as `max_speakers` without `diarize`.",
-    "prompt_shortened": "The prompt is longer than 1,000 characters; its end is used.",
+    "prompt_shortened": "The prompt is longer than 1,000 characters; only its end is used.",
     "webhook_disabled": "The webhook's address is no longer called.",
     "endpointing_unavailable": "Turns end by silence, because the model for `semantic` is not installed.",
     "windows_unmeasured": "Live words come late: this model is not measured yet. Run `scribewire doctor --save`.",
     # about the recording
     "other_tracks": "Somebody speaks on an audio track that was not transcribed; the message names it.",
     "undecodable_track": "An audio track cannot be decoded, so others were used.",
-    "identical_channels": "A separate channel holds the same as another one, which was transcribed for both.",
+    "identical_channels": "Two separate channels are the same; one was transcribed for both.",
     "two_talks": "Different people talk at the same time on the two channels. `channels=separate` transcribes both.",
     "audio_truncated": "The recording ends before its header says, or was cut at the plan's limit.",
     "frames_skipped": "Damaged frames were left out; how many, and their seconds.",
     "gaps_filled": "Gaps were filled with silence, so that words keep their time; how many, and their seconds.",
-    "times_shifted": "Time stamps jump ahead by more than 600 s and the stated length; what follows was moved up.",
+    "times_shifted": "Time stamps jump ahead by more than 600 s and the stated length; the rest was moved up.",
     "header_found": "A file that was declared as raw audio has a header, which was used.",
     "bytes_not_heard": "Some bytes are no part of a recording that can be decoded; how many, and why.",
     "quiet_input": "The speech is very quiet: below -45 dBFS, or nothing above -60 dBFS for ten live seconds.",
@@ -122,8 +122,8 @@ WARNINGS: Mapping[str, str] = {
     "language_doubtful": "More than 3 s of speech may be in another language than the text says.",
     "number_words_unknown": "`numerals` or `redact` for a language whose number words are not known.",
     "address_words_unknown": "`redact=email` for a language whose words for `@` and `dot` are not known.",
-    "engine_failed": "The recogniser failed at the end of an utterance, which was taken from an earlier hypothesis.",
-    "translation_unavailable": "The translator failed for a while; the message says since when and until when.",
+    "engine_failed": "The recogniser failed at the end of an utterance; an earlier hypothesis was used.",
+    "translation_unavailable": "The translator failed for a while; the message says from when to when.",
     "translation_incomplete": "Some seconds have no translation; the message names them.",
     # about a live session
     "recording_failed": "The audio could not be kept.",

@@ -154,20 +154,20 @@ PHONE_REGION = Member(
     "phone_region",
     Parser(_region, REGION),
     None,
-    "Whose telephone numbers are said, for numerals and redact: two letters, such as US",
+    "Region of the telephone numbers, for numerals and redact: two letters, such as US",
 )
 PROFANITY_FILTER = Member("profanity_filter", boolean, False, "Asterisks in swear words")
 REPLACE = Member(
     "replace",
     Parser(_replacements, TERMS, FORM_TERMS),
     (),
-    "heard:wanted, for whole words whatever their case; the first colon separates",
+    "heard:wanted, for whole words in any case; the first colon separates",
     example="cooper netties:Kubernetes",
 )
-SOUNDS_LIKE = Member("sounds_like", boolean, False, "Keywords in place of words that sound like them")
+SOUNDS_LIKE = Member("sounds_like", boolean, False, "Keywords instead of words that sound like them")
 PARAGRAPHS = Member("paragraphs", boolean, False, "Paragraphs in JSON and TXT")
 SEARCH = Member(
-    "search", Parser(_terms, TERMS, FORM_TERMS), (), "Words to find in the text, whatever their case", example="cancel"
+    "search", Parser(_terms, TERMS, FORM_TERMS), (), "Words to find in the text, in any case", example="cancel"
 )
 TEXT_MEMBERS: tuple[Member[Any], ...] = (
     NUMERALS, REDACT, PHONE_REGION, PROFANITY_FILTER, REPLACE, SOUNDS_LIKE, PARAGRAPHS, SEARCH
