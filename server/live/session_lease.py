@@ -4,7 +4,7 @@ import time
 
 from server.jobs.leases import HeldLease
 from server.model.errors import DiskFull, StorageBusy
-from server.model.leases import Lease, LeaseLost, Renewal
+from server.model.jobs import Lease, LeaseLost, Renewal
 from server.storage.sql.jobs import JobStore
 from server.storage.waiting import patiently
 

@@ -8,9 +8,8 @@ from dataclasses import asdict
 import orjson
 from msgspec.json import Decoder
 
-from server.model.accounts import Account, ApiKey, WebhookSecret
+from server.model.accounts import Account, ApiKey, Channel, WebhookSecret
 from server.model.bounds import MAX_CHANNELS, MAX_ENDED_KEYS, MAX_KEYS
-from server.model.channels import Channel
 from server.model.errors import TooManyChannels, TooManyKeys
 from server.storage.sql.database import (
     Database,

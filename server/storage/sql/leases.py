@@ -16,10 +16,21 @@ from pipeline.documents.archive import index_terms
 from pipeline.timeline import Entry, JobEnd, Progress, StateChange
 from server.logs import log
 from server.model.accounts import TRANSLATED_CHARACTERS
-from server.model.jobs import LIVE_GRACE_MS, Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
-from server.model.leases import JobFacts, Lease, Renewal
+from server.model.jobs import (
+    LIVE_GRACE_MS,
+    Cause,
+    ImpossibleStep,
+    Job,
+    JobError,
+    JobFacts,
+    Lease,
+    Outcome,
+    Renewal,
+    State,
+    returns_quota,
+    step,
+)
 from server.model.orders import LiveOptions, Order, Source
-from server.model.outcomes import Outcome
 from server.storage.sql.allowances import change, charge_attempt, charge_end, remember_claimed
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.listing import index_words

@@ -5,8 +5,8 @@ import time
 import httpx
 import pytest
 
+from server.clock import parse_iso
 from server.model.errors import OutcomeUnknown
-from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import AppServer, serve, wav
 from tests.server.submitting import AUDIO, code, serve_gates, submit, wait_for_record

@@ -5,8 +5,7 @@ import itertools
 import httpx
 import pytest
 
-from server.clock import now_ms
-from server.model.instants import parse_iso
+from server.clock import now_ms, parse_iso
 from tests.server.running import until_over
 from tests.server.serving import serve, wav
 

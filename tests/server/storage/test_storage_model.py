@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pipeline.timeline import unpack
-from server.model.jobs import Job, JobError, State
-from server.model.leases import Lease, Renewal
-from server.model.outcomes import Outcome
-from server.model.public_events import render
+from server.model.events import render
+from server.model.jobs import Job, JobError, Lease, Outcome, Renewal, State
 from server.storage.sql.database import Transaction
 from server.storage.sql.leases import MAX_ATTEMPTS
 from server.storage.sql.rows import job_of
