@@ -25,9 +25,8 @@ from scripts.demo import address_of
 from server.accounts.limits import BUILT_IN
 from server.config import VARIABLES
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS
-from server.http.codes import CODES
 from server.http.middleware import EXPOSING, MAX_QUERY_FIELDS
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, close_code
 from server.jobs.correcting import MAX_CHANGES
 from server.metrics import Metrics

@@ -25,6 +25,7 @@ from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import ServedModels
 from server.faults import keep_running
+from server.http.addresses import AddressCounters
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
@@ -42,7 +43,7 @@ from server.offering import OfferWatch, learn_targets
 from server.parsing.declared import SCHEMAS as ORDER_SCHEMAS
 from server.records.records import CallbackBody, Links, Records
 from server.requests.access_control import AccessControl, origin_of
-from server.requests.limits import AddressCounters, StreamLimits
+from server.requests.limits import StreamLimits
 from server.requests.request import RouteGroup, RouteParts
 from server.routes.accounts import Accounts
 from server.routes.channels import Channels

@@ -6,9 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.clock import now_ms
-from server.http.codes import CODES
 from server.http.headers import warning_headers
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.model.jobs import Job, State
 from server.requests.request import RouteParts, deliver_results, wait_for_end
 

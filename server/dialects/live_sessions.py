@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import orjson
 from starlette.requests import HTTPConnection
 
-from server.http.caller import Caller
+from server.http.operation import Caller
 from server.live.session import LiveSession, Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted

@@ -8,12 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.accounts.signed import Scope
-from server.http.address_limits import IdleReport
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
+from server.http.addresses import IdleReport
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter
 from server.http.problems import Problem
-from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_event_id, retry
-from server.http.streamed import Streamed
+from server.http.streamed import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Streamed, event, last_event_id, retry
 from server.model.errors import Refused
 from server.requests.request import LANG, READER_CODES, RouteGroup, admit_reader, query_languages
 from server.streams.feed import Languages, Rendered

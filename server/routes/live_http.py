@@ -11,13 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from server.clock import iso, now_ms
-from server.http.bodies import MAX_LARGE_BODY, json_object
-from server.http.caller import Caller
-from server.http.codes import UNDECODABLE
+from server.http.bodies import MAX_LARGE_BODY, json_object, off_loop
 from server.http.headers import warning_headers
-from server.http.large_bodies import off_loop
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
-from server.http.schemas import ref
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.problems import UNDECODABLE
 from server.live.session import LiveSession, Seat
 from server.model import answers
 from server.model.accounts import Channel

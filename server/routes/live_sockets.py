@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from server.accounts.signed import Scope
 from server.http.problems import Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, MessageTooBig, Socket, message_of, socket_route, text_frame
-from server.http.sse import last_event_id
+from server.http.streamed import last_event_id
 from server.live.intake import raw_frame_bytes
 from server.live.session import LiveSession, Seat, finished_refusal
 from server.model.errors import Refused

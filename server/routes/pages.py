@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.http.caller import Caller
 from server.http.headers import none_match
-from server.http.operation import Answer, Auth, Endpoint, Handler, Operation
+from server.http.operation import Answer, Auth, Caller, Endpoint, Handler, Operation
 from server.http.problems import Problem
 from server.requests.local_owner import LocalOwner
 

@@ -23,9 +23,8 @@ from pipeline.transcription import Transcription
 from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.background import compute, total_bytes
-from server.http.caller import Caller
 from server.http.headers import none_match
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter
 from server.http.problems import Problem
 from server.model.jobs import Job, State
 from server.model.orders import Order

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from server.accounts.addresses import address_key, client_address
 from server.accounts.keys import fresh_id
 from server.config import Network
+from server.http.addresses import address_key, client_address, too_many_connections
 from server.http.problems import Problem, raw_answer
 from server.keyed_limits import RateTable, Tally
 from server.metrics import Metrics
 from server.model.ids import Prefix
-from server.requests.limits import too_many_connections
 
 MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
 MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others
@@ -157,7 +156,7 @@ class TrackedConnection:
         self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self.account == account or not self._counted:
             return True
         self._leave_account()
@@ -166,7 +165,7 @@ class TrackedConnection:
         return self.account is not None
 
     def count_forwarded(self, address: str) -> bool:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self._address is not None or self._forwarded == address or not self._counted:  # it comes through no proxy
             return True
         self._leave_forwarded()
@@ -180,7 +179,7 @@ class TrackedConnection:
             self._list_in(self._connections.idle)
 
     def await_client(self) -> None:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self.account is None and self._counted:
             self._forget_idleness()
             self._list_in(self._connections.resting)

@@ -10,7 +10,7 @@ from server.dialects.deepgram.grants import TTL_S, USUAL_TTL_S, Grants
 from server.dialects.deepgram.live import ROUTE, LiveHandler
 from server.dialects.dialect import Dialect, DialectRoutes
 from server.http.middleware import MAX_QUERY_FIELDS
-from server.http.schemas import INSTANT, MAYBE_NUMBER, TEXT, TEXTS, URI, WHOLE, integer_in, object_of
+from server.http.openapi import INSTANT, MAYBE_NUMBER, TEXT, TEXTS, URI, WHOLE, integer_in, object_of
 from server.model.bounds import MAX_KEYWORDS
 from server.requests.request import RouteParts
 

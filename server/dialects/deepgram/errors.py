@@ -5,9 +5,8 @@ from typing import Any
 
 import orjson
 
-from server.http.codes import CODES, UNDECODABLE
 from server.http.operation import ErrorShape
-from server.http.problems import Problem
+from server.http.problems import CODES, UNDECODABLE, Problem
 from server.http.sockets import GOING_AWAY, SocketErrorStyle
 
 REQUEST_ID = "dg-request-id"

@@ -8,9 +8,8 @@ from starlette.responses import Response
 from server.accounts.signed import GRANT, make_credential
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
-from server.http.schemas import ref
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body, json_response
 from server.model.accounts import SigningKeys
 from server.parsing.members import members_of, number_in
 

@@ -14,7 +14,7 @@ from pipeline.recognition.engine import TRANSLATE
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, speaker_number, words_in_time
-from server.http.sse import event
+from server.http.streamed import event
 from server.model.jobs import Job
 
 LEAST_PROBABILITY = 1e-9  # the logarithm of 0 is no number of JSON

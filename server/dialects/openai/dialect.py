@@ -11,8 +11,8 @@ from server.dialects.openai.models import Models
 from server.dialects.openai.realtime import Realtime
 from server.dialects.openai.secrets import ClientSecrets
 from server.dialects.openai.translations import RealtimeTranslations
-from server.http.codes import CODES
-from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.http.openapi import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.http.problems import CODES
 from server.parsing.declared import NAMES, REFERENCES
 from server.parsing.members import form_properties
 from server.requests.request import RouteParts

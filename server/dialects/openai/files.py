@@ -30,14 +30,12 @@ from server.dialects.openai.bodies import (
 )
 from server.dialects.openai.errors import error_body
 from server.dialects.openai.file_parameters import FILE_FORMATS, ResponseOptions
-from server.http.bodies import MULTIPART
-from server.http.caller import Caller
+from server.http.bodies import MULTIPART, off_loop
 from server.http.headers import warning_headers
-from server.http.large_bodies import off_loop
-from server.http.operation import Answer, Endpoint, Operation, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
-from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
+from server.http.streamed import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State
 from server.requests.request import FILE_CODES, RouteParts, receive_upload

@@ -8,9 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.dialects.openai.errors import unknown_model
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
-from server.http.schemas import ref
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, Parameter, json_response
 from server.model.offers import Offer
 
 

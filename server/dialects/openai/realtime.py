@@ -26,7 +26,7 @@ from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unkno
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
 from server.dialects.openai.secrets import ClientSecrets
 from server.dialects.openai.session_config import NO_REDACTION, TranscriptionConfig
-from server.http.caller import Caller
+from server.http.operation import Caller
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of, socket_route
 from server.model.errors import FieldError, Refused

@@ -14,9 +14,8 @@ from server.clock import now_ms
 from server.dialects.openai.errors import invalid_value
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
-from server.http.schemas import ref
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body, json_response
 from server.model.ids import Prefix
 from server.parsing.members import members_of, whole_in
 from server.requests.request import RouteParts

@@ -32,7 +32,7 @@ from server.dialects.openai.realtime import (
     error_event,
     parse_message,
 )
-from server.http.caller import Caller
+from server.http.operation import Caller
 from server.http.sockets import Socket, socket_route
 from server.model.errors import Refused, invalid_member
 from server.model.ids import Prefix
