@@ -19,8 +19,8 @@ from pipeline.language_names import ENGLISH
 from pipeline.language_profiles import UNSPACED
 from server.accounts.keys import fresh_id
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SocketSession, open_session
-from server.dialects.openai.errors import unknown_model
+from server.dialects.dialect import Frame, SocketSession, open_session
+from server.dialects.openai.bodies import unknown_model
 from server.dialects.openai.items import ServerEvent
 from server.dialects.openai.realtime import (
     ERROR_STYLE,

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.recognition.engine import TASKS
 from pipeline.recognition.hints import Hints
-from server.dialects.openai.file_parameters import KNOWN
+from server.dialects.openai.files import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.model.offers import OPENAI_MODELS
 from server.parsing.declared import KNOWN_SPEAKERS
