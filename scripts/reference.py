@@ -39,7 +39,7 @@ from server.parsing.members import Member
 from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
 from server.storage.sql.jobs import MAX_QUEUED
 from server.storage.sql.leases import MAX_ATTEMPTS
-from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
+from server.transport.http_server import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 
 OURS = 4000  # what is added to an HTTP status to make a close code
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,8 +17,7 @@ from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.speakers.state import SpeakerState
 from pipeline.timeline import TurnEnd, turns_of, unpack
 from pipeline.transcription import Transcription
-from server.background import compute, total_bytes
-from server.faults import contain
+from server.background import compute, contain, total_bytes
 from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease, SessionLease
 from server.jobs.probing import known_recordings

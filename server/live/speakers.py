@@ -14,7 +14,7 @@ from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.state import SpeakerState, read_state
 from pipeline.waking import Changes
 from pipeline.words import SpeakerTurn
-from server.faults import contain
+from server.background import contain
 from server.jobs.leases import HeldLease
 from server.jobs.probing import voices_key
 from server.logs import log

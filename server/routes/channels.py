@@ -28,7 +28,7 @@ from server.model.ids import Prefix
 from server.parsing.declared import channel_name
 from server.parsing.members import members_of
 from server.requests.request import LANG, RouteGroup, query_languages
-from server.routes.subtitles import ONE_LANG, SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
+from server.routes.events import ONE_LANG, SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.feed import Languages, Rendered
 from server.streams.following import ChannelFollowing, ChannelPosition
 
