@@ -9,8 +9,8 @@ from pipeline.recognition.engine import TASKS
 from pipeline.recognition.hints import Hints
 from server.dialects.openai.file_parameters import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.jobs.known_speakers import KNOWN_SPEAKERS
 from server.model.offers import OPENAI_MODELS
+from server.parsing.declared import KNOWN_SPEAKERS
 from tests.server.running import Server, run_server
 from tests.server.serving import AppServer, wav
 
