@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipeline.language_names import NamedLanguage, language_named, unknown_language
+from pipeline.languages import NamedLanguage, language_named, unknown_language
 from server.jobs.members import FORM_LIST, InvalidValue, Member, Members, Parser, string, texts
 from server.model.offers import Offer
 

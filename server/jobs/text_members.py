@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipeline.text.languages import NUMERAL_LANGUAGES
-from pipeline.text.options import REDACTIONS, TextOptions
-from pipeline.text.phones import regions
+from pipeline.text.options import REDACTIONS, TextOptions, regions
 from pipeline.text.stage import MAX_HELD_WORDS
 from pipeline.text.wording import units_of
 from server.jobs.members import InvalidValue, Member, Members, Parser, boolean, one_of, subset, texts

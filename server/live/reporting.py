@@ -12,9 +12,8 @@ from typing import Any, assert_never
 
 from msgspec.json import encode as json_bytes
 
-from pipeline.attribution import SpeakerRun
+from pipeline.attribution import LANGUAGE_DOUBTFUL, SpeakerRun, certainty, doubtful_languages
 from pipeline.audio import position, seconds
-from pipeline.documents.spoken import LANGUAGE_DOUBTFUL, certainty, doubtful_languages
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -22,12 +21,12 @@ from pipeline.events import (
     SegmentClosed,
     SpeechEnded,
     SpeechStarted,
+    TimedEvent,
     TurnEnded,
     Warned,
     WordsCommitted,
 )
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.timed_events import TimedEvent
 from pipeline.timeline import (
     DecidedUpTo,
     Entry,

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from server.accounts.signed import Scope, check_token, token_expired
 from server.clock import now_ms
 from server.http.caller import Caller
