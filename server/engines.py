@@ -30,7 +30,7 @@ from server.live.models import LiveModels
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
 from server.translation.remote import make_translator
-from server.translation.targets import Translation
+from server.translation.translations import Translators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class ServedModels:
     batch: Batch
     live: LiveModels
     offer: Offer
-    translation: Translation
+    translation: Translators
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
 
 
@@ -241,7 +241,7 @@ def _serve(
     def statistics() -> Mapping[str, SchedulerStatistics]:
         return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
 
-    translation = Translation(models=models, text=text)
+    translation = Translators(models=models, text=text)
     if config is not None:
         timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
         translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)

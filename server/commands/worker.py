@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline.ingest.seccomp import close_memory
-from server.accounts.limits import Limits
-from server.accounts.plans import read_limits
+from server.accounts.limits import Limits, read_limits
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError

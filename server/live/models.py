@@ -26,7 +26,7 @@ from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from server.capacity import Capacity
-from server.jobs.voices import speaker_options
+from server.jobs.probing import speaker_options
 from server.model.orders import SEMANTIC, Order
 
 UNMEASURED = "which windows suit the model {} is not known: stop the server, and `scribewire doctor --save` measures it"

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
-from server.accounts.limits import DAY_S, MONTH_S, Limits, month_of
+from server.accounts.limits import DAY_S, MONTH_S, Failures, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
@@ -25,7 +24,7 @@ from server.keyed_limits import RateTable
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
-from server.requests.address_counters import address_of, check_account
+from server.requests.limits import address_of, check_account
 from server.requests.local_owner import LocalOwner
 from server.storage.sql.storage import Storage
 

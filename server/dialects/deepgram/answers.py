@@ -17,7 +17,7 @@ from pipeline.text.options import LABELS
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Word
-from server.model.instants import iso
+from server.clock import iso
 from server.model.jobs import Job
 
 

@@ -8,8 +8,8 @@ import pytest
 from pipeline.recognition.engine import TASKS, Hints
 from server.dialects.openai.file_parameters import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.jobs.known_speakers import KNOWN_SPEAKERS
 from server.model.offers import OPENAI_MODELS
+from server.parsing.declared import KNOWN_SPEAKERS
 from tests.server.running import Server, run_server
 from tests.server.serving import AppServer, wav
 

@@ -13,11 +13,11 @@ from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
 from server.http.problems import problem_of
-from server.jobs.orders import ParsedRequest, parse_order
 from server.model.errors import Refused
+from server.model.jobs import Received, StoredFile
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order, without_defaults
-from server.model.received import Received, StoredFile
+from server.parsing.orders import ParsedRequest, parse_order
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de"}))
 URL = "https://x.test/a.mp3"

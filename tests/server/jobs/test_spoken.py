@@ -12,13 +12,13 @@ from starlette.datastructures import QueryParams
 from server.dialects.deepgram.parameters import parse_file, parse_live
 from server.dialects.openai.file_parameters import ResponseOptions
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.jobs.members import Members
-from server.jobs.orders import parse_live_order, parse_order
-from server.jobs.spoken import spoken_languages
 from server.model.errors import Refused
+from server.model.jobs import Received
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.model.received import Received
+from server.parsing.members import Members
+from server.parsing.orders import parse_live_order, parse_order
+from server.parsing.text import spoken_languages
 from tests.server.jobs.test_orders import UPLOAD
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de", "fr", "zh"}))

@@ -10,7 +10,7 @@ from pipeline.events import SegmentClosed, TimedEvent, WordsCommitted
 from pipeline.timeline import pack, unpack
 from pipeline.transcription import ChannelState, Transcription
 from pipeline.words import Segment, Word
-from server.live.resuming import LEAD, LONGEST_REPEATED, MARGIN, resume_position, resumes_at, starts
+from server.live.reporting import LEAD, LONGEST_REPEATED, MARGIN, resume_position, resumes_at, starts
 from tests.server.session_registries import after, order, report
 
 AT_S = 1_795_176_000.25

@@ -16,7 +16,7 @@ from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.live.models import UNAVAILABLE, LiveModels
-from server.live.resuming import starts
+from server.live.reporting import starts
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order

@@ -1,4 +1,4 @@
-"""Tests of public_events.py: what readers get of each entry."""
+"""What readers get of each entry."""
 
 import orjson
 import pytest
@@ -22,7 +22,7 @@ from pipeline.timeline import (
     TurnEnd,
     Words,
 )
-from server.model.public_events import render
+from server.model.events import render
 
 AT_MS = 1_795_176_000_250
 GUTEN, DAY = StoredWord("Guten", 1600, 8000, 0.9, 500), StoredWord("日", 8000, 16_000, 0.51239, 432, spaced=False)

@@ -3,6 +3,9 @@
 orders.py parses requests with them. /openapi.json and the command line take their descriptions from here.
 """
 
+import base64
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,11 +16,13 @@ from pipeline.documents.service_v1 import SCHEMA
 from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
 from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
-from server.jobs.known_speakers import NAMES, REFERENCES
-from server.jobs.members import (
+from server.model import bounds
+from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
+from server.parsing.members import (
     FORM_LIST,
     InvalidValue,
     Member,
+    Members,
     Parser,
     boolean,
     form_properties,
@@ -36,10 +41,93 @@ from server.jobs.members import (
     whole_in,
     whole_seconds,
 )
-from server.jobs.spoken import LANGUAGE, LANGUAGES
-from server.jobs.text_members import TEXT_MEMBERS
-from server.model import bounds
-from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
+from server.parsing.text import LANGUAGE, LANGUAGES, TEXT_MEMBERS
+
+_HEAD = re.compile(r"\s*data:[^,]*;\s*base64\s*", re.ASCII | re.IGNORECASE)
+_MAX_HEAD = 200  # characters; the time of a match grows with their square
+_LINE_ENDS = b" \t\n\r"  # base64 tools put them after every 76 characters
+_TAKEN = re.compile(r"[sS]\d+|[^\W\d_]")  # labels of speakers without a name
+_JOINERS = {0x200C: None, 0x200D: None}  # invisible, and part of Persian and Sinhala names
+
+
+def _few_texts(values: Sequence[object]) -> list[str]:
+    items = texts(values)
+    if len(items) > bounds.MAX_SPEAKERS[-1]:
+        raise InvalidValue("too_many", f"must be at most {bounds.MAX_SPEAKERS[-1]}, got {len(items)}")
+    return items
+
+
+def _names(values: Sequence[object]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _few_texts(values))
+    if len({_normalised_name(name).casefold() for name in names}) < len(names):
+        raise InvalidValue("repeated", "must differ from each other in more than capitals")
+    return names
+
+
+def _normalised_name(name: str) -> str:
+    """Return a name as it looks, which spellings with other code points may share. Raises InvalidValue."""
+    short = name if len(name) <= bounds.MAX_SPEAKER_CHARS else ""
+    look = unicodedata.normalize("NFKC", short.translate(_JOINERS)).strip()
+    if not look or not look.isprintable():
+        raise InvalidValue("invalid_value", f"must have 1 to {bounds.MAX_SPEAKER_CHARS} characters, none of control")
+    if _TAKEN.fullmatch(look):
+        raise InvalidValue("invalid_value", f"{name!r} could be a speaker without a name")
+    return look
+
+
+def _recordings(values: Sequence[object]) -> tuple[bytes, ...]:
+    recordings = []
+    for text in _few_texts(values):
+        end = text.find(",", 0, _MAX_HEAD)
+        if end < 0 or _HEAD.fullmatch(text, 0, end) is None:
+            raise InvalidValue("invalid_value", "must be data URLs in base64, as data:audio/wav;base64,...")
+        try:
+            data = text[end + 1 :].encode("ascii").translate(None, _LINE_ENDS).rstrip(b"=")
+            recording = base64.b64decode(data + b"=" * (-len(data) % 4), validate=True)
+        except ValueError:
+            raise InvalidValue("invalid_value", "must be data URLs in base64") from None
+        if len(recording) > bounds.MAX_REFERENCE_BYTES:
+            raise InvalidValue("too_long", f"must have at most {bounds.MAX_REFERENCE_BYTES} bytes each")
+        recordings.append(recording)
+    return tuple(recordings)
+
+
+NAMES = Member(
+    "known_speaker_names",
+    Parser(
+        _names,
+        {
+            "type": "array",
+            "maxItems": bounds.MAX_SPEAKERS[-1],
+            "items": {"type": "string", "minLength": 1, "maxLength": bounds.MAX_SPEAKER_CHARS},
+        },
+    ),
+    (),
+    "With diarize: names of the people whose references follow",
+)
+REFERENCES = Member(
+    "known_speaker_references",
+    Parser(_recordings, {"type": "array", "maxItems": bounds.MAX_SPEAKERS[-1], "items": {"type": "string"}}),
+    (),
+    "A data URL for each name: 2 to 10 s of speech of this person alone, of at most 2 MB and 30 s",
+)
+KNOWN_SPEAKERS = frozenset({NAMES.name, REFERENCES.name})
+
+
+def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None) -> Mapping[str, bytes]:
+    """Return the recording of each known person by name, from NAMES and REFERENCES. Adds faults to *members*."""
+    names = members.get(NAMES)
+    recordings = members.get(REFERENCES)
+    given = names or recordings
+    if given and not diarize:
+        members.refuse(NAMES.name, "missing_companion", "needs diarize=true")
+    elif given and not members.errors and len(names) != len(recordings):
+        mismatch = f"must be as many as {REFERENCES.name}: {len(names)} and {len(recordings)} were given"
+        members.refuse(NAMES.name, "invalid_value", mismatch)
+    elif max_speakers is not None and max_speakers < len(names):
+        members.refuse("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name")
+    return dict(zip(names, recordings, strict=False))
+
 
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()
@@ -109,13 +197,13 @@ TASK = Member(
     "task",
     one_of(TASKS),
     TRANSCRIBE,
-    "translate: English text, whatever is spoken, if the model was trained for it (GET /v1/models)",
+    "translate: English text, whatever the language, if the model can (GET /v1/models)",
 )
 MODEL = Member(
     "model",
     Parser(string, TEXT),
     None,
-    "An id of GET /v1/models: the model that hears everything; left out, each language has its own",
+    "An id of GET /v1/models, for everything; by default each language has its own",
 )
 PROMPT = Member(
     "prompt",
@@ -138,24 +226,24 @@ TRANSLATE_TO = Member(
         FORM_LIST,
     ),
     (),
-    "Languages into which what is said is translated, beside the original; GET /v1/models lists those that can be made",
+    "Languages to translate into, beside the original; GET /v1/models lists the possible ones",
     example="de,fr",
 )
 OUTPUT_FORMATS = Member("output_formats", subset(bounds.FORMATS), ("json",), "The files that are made")
 WORD_TIMESTAMPS = Member("word_timestamps", boolean, False, "Times of words in JSON, and an event for each word")
 WEBHOOK_URL = Member("webhook_url", url_text, None, "Called when the job has ended")
-WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), (), "Which calls come")
+WEBHOOK_EVENTS = Member("webhook_events", subset(bounds.WEBHOOK_EVENTS), (), "Which events call it")
 METADATA = Member(
     "metadata",
     Parser(_metadata, METADATA_SCHEMA, METADATA_FORM),
     {},
-    "Your own texts by key, given back in the record; a JSON object, also in a form",
+    "Your own texts by key, returned in the record; in a form too it is a JSON object",
 )
 RETENTION = Member(
     "retention",
     one_of(bounds.RETENTIONS),
     None,
-    "none: the results are handed over once, then erased. Left out: what the key or the plan says",
+    "none: the results are delivered once, then erased. The default is the key's or the plan's",
 )
 DIARIZE = Member("diarize", boolean, False, "Label speakers by their voices, if the server can (GET /v1/models)")
 MAX_SPEAKERS = Member(
@@ -169,20 +257,20 @@ SUBTITLE_MEMBERS: tuple[Member[Any], ...] = (
         "max_columns",
         from_text(whole_in(bounds.MAX_COLUMNS)),
         None,
-        "Subtitles: the width of a line; full-width characters count two. Left out: that of the language",
+        "Subtitles: width of a line; full-width characters count two. The default is the language's",
     ),
     Member("max_lines", from_text(whole_in(bounds.MAX_LINES)), USUAL_SHAPE.max_lines, "Subtitles: lines of a cue"),
     Member(
         "max_cue_s",
         from_text(number_in(*bounds.MAX_CUE_S)),
         USUAL_SHAPE.max_cue_s,
-        "Subtitles: the longest time that a cue is shown",
+        "Subtitles: longest time of a cue, in seconds",
     ),
     Member(
         "columns_per_second",
         from_text(number_in(*bounds.COLUMNS_PER_SECOND)),
         None,
-        "Subtitles: the reading speed; cues stay on in silence to reach it. Left out: that of the language",
+        "Subtitles: reading speed; cues stay on in silence to reach it. The default is the language's",
     ),
 )
 """One for each field of SubtitleShape."""
@@ -197,22 +285,22 @@ CHANNEL_MODE = Member(
     "channels",
     one_of(bounds.CHANNEL_MODES),
     MIXED,
-    "separate: each channel has its own speakers, and counts as a recording of its own",
+    "separate: each channel is transcribed alone, and counts as a recording",
 )
 TRACK = Member(
     "track",
     Parser(_track, TRACK_SCHEMA, TRACK_SCHEMA),
     AUTO,
-    "Of several audio tracks in a container. auto: the usual one if somebody speaks on it, else the first with speech; "
-    "mix: all together; separate: each is a channel; a number from 1: that one",
+    "Which audio track. auto: the usual one if somebody speaks on it, else the first with speech; mix: all together; "
+    "separate: each is a channel; a number from 1: that one",
 )
 FILE_ENCODING = Member(
     "encoding",
     one_of(bounds.ENCODINGS),
     CONTAINER,
-    "Of a file without a header, which holds raw samples: needs sample_rate",
+    "What a file of raw samples holds: needs sample_rate",
 )
-FILE_RATE = Member("sample_rate", from_text(whole_in(RATES)), None, "Of raw samples, a second: needs encoding")
+FILE_RATE = Member("sample_rate", from_text(whole_in(RATES)), None, "Of raw samples, in Hz: needs encoding")
 FILE_CHANNELS = Member(
     "channel_count",
     from_text(whole_in(range(CHANNELS[0], SEPARATE_CHANNELS[-1] + 1))),
@@ -223,9 +311,9 @@ RAW_MEMBERS: tuple[Member[Any], ...] = (FILE_ENCODING, FILE_RATE, FILE_CHANNELS)
 FILE_RECORD = Member("record", boolean, False, "Keep the audio with the job, as GET /v1/jobs/{job_id}/audio")
 WAIT = Member("wait", whole_seconds, None, "Seconds to hold the answer")
 SCENARIO = Member("sandbox_scenario", one_of(bounds.SCENARIOS), None, "Sandbox only: the outcome to play")
-DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "That of the JSON output")
-URL = Member("url", url_text, None, "Where the recording is, in place of a file")
-AUDIO_URL = Member("audio_url", url_text, None, "Another name of url")
+DOCUMENT_SCHEMA = Member("schema", one_of((SCHEMA,)), None, "Of the JSON output")
+URL = Member("url", url_text, None, "Address of the recording, instead of a file")
+AUDIO_URL = Member("audio_url", url_text, None, "The same as url")
 FILE_MEMBERS: tuple[Member[Any], ...] = (
     URL, AUDIO_URL, *COMMON, WORD_TIMESTAMPS, CHANNEL_MODE, TRACK, *RAW_MEMBERS, FILE_RECORD, WAIT, SCENARIO,
     DOCUMENT_SCHEMA,
@@ -250,21 +338,20 @@ AUDIO_CHANNELS = Member(
     "channels",
     Parser(_mixed_channels, MIXED_CHANNELS),
     _LIVE.channels,
-    "How many channels raw audio has, to be recognised together. separate: each channel has its own speakers, is "
-    "recognised alone and counts as a session of its own",
+    "Channels of raw audio, to be mixed. separate: each channel is transcribed alone, and counts as a session",
 )
 INTERIM_RESULTS = Member("interim_results", boolean, _LIVE.interim_results, "Partials too, which may change")
 LATENCY = Member(
     "latency",
     one_of(bounds.LATENCY_NAMES),
     _LIVE.latency,
-    "How soon words are final: sooner with low, more surely right with accurate, within 4 s. Left out: the server's",
+    "How soon words are final: low is sooner, accurate more often right, within 4 s. The default is the server's",
 )
 ENDPOINTING = Member(
     "endpointing",
     one_of(bounds.ENDPOINTING),
     _LIVE.endpointing,
-    "What ends a turn: silence of endpointing_ms, or that the sentence sounds finished",
+    "What ends a turn: silence of endpointing_ms, or a sentence that sounds finished",
 )
 EAGERNESS = Member(
     "eagerness",
@@ -279,7 +366,7 @@ MAX_UTTERANCE_S = Member(
     "max_utterance_s", number_in(*bounds.UTTERANCE_S), _LIVE.max_utterance_s, "The longest turn, in seconds"
 )
 RECORD = Member("record", boolean, _LIVE.record, "Keep the audio as FLAC with the job")
-CHANNEL = Member("channel", channel_name, _LIVE.channel, "The name of the channel that shows the session")
+CHANNEL = Member("channel", channel_name, _LIVE.channel, "Name of the caption channel that shows the session")
 LIVE_WORD_TIMESTAMPS = Member("word_timestamps", boolean, True, "Times of words in JSON; events always have them")
 LIVE_OPTIONS: tuple[Member[Any], ...] = (
     INTERIM_RESULTS, LATENCY, ENDPOINTING, EAGERNESS, ENDPOINTING_MS, MAX_UTTERANCE_S, RECORD, CHANNEL

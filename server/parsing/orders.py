@@ -13,15 +13,14 @@ from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
 from pipeline.languages import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
-from server.jobs import order_members as declared
-from server.jobs.known_speakers import known_speakers
-from server.jobs.members import Fields, InvalidValue, Members, boolean, one_of, plain_fields, string, texts
-from server.jobs.spoken import spoken_languages
-from server.jobs.text_members import text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
 from server.model.offers import Offer
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
+from server.parsing import declared
+from server.parsing.declared import known_speakers
+from server.parsing.members import Fields, InvalidValue, Members, boolean, one_of, plain_fields, string, texts
+from server.parsing.text import spoken_languages, text_options
 
 MAX_WARNINGS = 8  # of unknown members; they are stored with the job
 

@@ -1,4 +1,7 @@
-"""The work on one job under one lease: transcribe a file part by part, or download the audio of an address."""
+"""The work on one job under one lease: transcribe a file part by part, or download the audio of an address.
+
+In the sandbox a request may name a scenario, an outcome that is played so that a client can test how it handles it.
+"""
 
 import asyncio
 import hashlib
@@ -13,24 +16,34 @@ from numpy.typing import NDArray
 
 from pipeline.audio import seconds
 from pipeline.batch import Batch, BatchOptions
+from pipeline.errors import PipelineError
 from pipeline.timeline import Entry, entries_of, unpack
 from pipeline.transcription import Continuation, Transcription
 from pipeline.translation.target import SamplesOf, no_samples
 from pipeline.translation.translator import FileAudio
 from pipeline.words import Chunk
+from server.accounts.limits import month_of
 from server.background import compute, total_bytes
+from server.clock import now_ms
 from server.egress.fetch import Fetcher
 from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
-from server.jobs.probing import Prober
-from server.jobs.voices import known_recordings, speaker_options
+from server.jobs.probing import Prober, known_recordings, speaker_options
 from server.model.accounts import Plan
-from server.model.leases import HandBack
+from server.model.errors import QuotaExceeded, RateLimited
+from server.model.jobs import Artifact, HandBack, Outcome
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
-from server.translation.running import Translations
-from server.translation.targets import Translation
+from server.translation.translations import Translations, Translators
+
+
+class Stopped(Exception):
+    """The server is shutting down, and the chunk in progress has been stored."""
+
+
+def source_key(job_id: str) -> str:
+    """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
+    return f"{job_id}/source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +55,7 @@ class WorkerTools:
     prober: Prober
     finisher: Finisher
     rules: WorkerRules
-    translations: Mapping[str, Translation] = field(default_factory=dict)  # by environment
+    translations: Mapping[str, Translators] = field(default_factory=dict)  # by environment
 
 
 class JobAttempt:
@@ -185,10 +198,6 @@ class DownloadAttempt(JobAttempt):
         return HandBack("downloaded")
 
 
-class Stopped(Exception):
-    """The server is shutting down, and the chunk in progress has been stored."""
-
-
 def _audio_artifact(key: str, path: Path) -> Artifact:
     """The stored audio under *key*, which is the file at *path*, as an output of its job."""
     with path.open("rb") as file:
@@ -196,6 +205,46 @@ def _audio_artifact(key: str, path: Path) -> Artifact:
         return Artifact(kind=AUDIO, blob=key, sha256=digest, bytes=file.tell())
 
 
-def source_key(job_id: str) -> str:
-    """The blob key of a job's uploaded audio, and the prefix of the keys of downloaded audio."""
-    return f"{job_id}/source"
+SLOW_S = 20.0
+"""How long a job of the scenario `slow` waits in the queue. It is longer than the keep-alive interval of event streams
+and shorter than the usual 30 s of a long poll, so that both can be tried."""
+
+
+class OrderedFailure(PipelineError):
+    """The scenario `fail`."""
+
+    code = "engine_error"
+
+
+class Canceled(Exception):
+    """The scenario `canceled`: the job ends as if a cancel had arrived."""
+
+
+def raise_ordered_limit(scenario: str | None) -> None:
+    """Raise QuotaExceeded or RateLimited if the scenario asks for it."""
+    now = now_ms()
+    if scenario == "quota_exceeded":
+        raise QuotaExceeded("transcriptions", limit=5, used=5, resets_at=month_of(now).resets_at)
+    if scenario == "rate_limited":
+        raise RateLimited("minute", limit=30, used=30, resets_at=now + 1000)
+
+
+def delay_of(scenario: str | None) -> float:
+    """The seconds for which the scenario keeps a job in the queue."""
+    return SLOW_S if scenario == "slow" else 0.0
+
+
+class RehearsedAttempt(TranscriptionAttempt):
+    """An attempt that ends as the job's scenario wants it."""
+
+    async def parts(self, path: Path, options: BatchOptions, done: Sequence[Chunk]) -> AsyncGenerator[Chunk]:
+        """Transcribe the file, without words in the scenario `empty`. Raises OrderedFailure, Canceled."""
+        scenario = self._job.order.scenario
+        if scenario == "fail":
+            raise OrderedFailure("ordered by sandbox_scenario")
+        if scenario == "canceled":
+            raise Canceled
+        async with aclosing(super().parts(path, options, done)) as made:
+            async for part in made:
+                silent = replace(part, segments=(), turns=None if part.turns is None else ())
+                yield silent if scenario == "empty" else part
