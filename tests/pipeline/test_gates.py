@@ -1,4 +1,4 @@
-"""Tests of gates in answers.py: which answers count as no speech or as repetition, and what is left of repeated text."""
+"""Tests of gates in answers.py: which answers are no speech or repetition, and what is left of repeated text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the settings of latency: what a session gives up to have its words sooner, and how long it waits to have them right."""
+"""Tests of latency: what a session gives up to have its words sooner, and how long it waits to have them right."""
 
 import pytest
 from hypothesis import given
