@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from pipeline.text.address_words import ADDRESS_LANGUAGES
+from pipeline.text.addresses import ADDRESS_LANGUAGES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
