@@ -13,7 +13,7 @@ import orjson
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from pipeline.recognition.latency import ACCURATE, LOW
+from pipeline.recognition.stream_options import ACCURATE, LOW
 from pipeline.text.options import TextOptions
 from server.accounts.keys import fresh_id
 from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
