@@ -109,7 +109,7 @@ class LiveStream:
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
-        # What the detector has: the windows, their probabilities to come, and the command behind them.
+        # What the detector has: the windows, their probabilities to come, and the command after them.
         self._detecting: tuple[Windows, Awaitable[list[float]], _Command | None] | None = None
         self._asked = 0  # requests and checks whose answers the core does not have yet
         self._answers: deque[_Answer] = deque()  # of these, those that have come
@@ -480,7 +480,7 @@ class MultichannelStream:
         return [span for stream in self._streams for span in stream.redacted_spans()]
 
     def copies(self) -> Mapping[int, int]:
-        """The channels that are a copy of another one in all that was heard, and which one that is."""
+        """The channels that are a copy of another one so far, and which one that is."""
         return {} if self._gate is None else self._gate.copies
 
     def statistics(self) -> StreamStatistics:

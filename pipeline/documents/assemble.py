@@ -39,7 +39,7 @@ def assemble(
     Word times are clipped to the duration; nothing else is changed. Recognisers time words on a grid of 10 or 20 ms
     over a padded window, so the last word may end a step after the last sample. The API promises end <= duration.
 
-    *model_of* names the model that heard most of a language.
+    *model_of* names the model of a language.
 
     If a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 

@@ -73,7 +73,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
 
 
 def search_members(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
-    """Return the members of the JSON file and of records that were ordered: paragraphs, and where terms were said."""
+    """Return the members of the JSON file and of records that were requested: paragraphs, and where terms were said."""
     return {
         **({"paragraphs": paragraph_objects(segments)} if paragraphs else {}),
         **({"search": search_objects(segments, terms)} if terms else {}),

@@ -158,7 +158,7 @@ def before_timeless(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return the *words* before some that got no time.
 
     Whisper runs ahead of a speaker, begins a phrase anew, or finds no place for words. The next answer has them where
-    they are said; after a final the speech that is left without words is heard again.
+    they are said; after a final the speech that is left without words is recognised again.
     """
     for at in range(len(words) - TIMELESS + 1):
         if words[at].start == words[at + TIMELESS - 1].end:
@@ -288,7 +288,7 @@ def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) ->
     """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and where the last of them begins.
 
     *missed* is a second answer about *stretch* and a little audio around it, in which the first word or the last may
-    be one that *words* have already. If it has none of *stretch*, the place is the end of that: it was heard in vain.
+    be one that *words* have already. If it has none of *stretch*, the place is the end of that.
     """
     found = [word for word in missed if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
     before = [word for word in words if word.start < stretch[0]]

@@ -57,7 +57,7 @@ def find_models(settings: EngineSettings) -> FoundModels:
         )
     for language, name in choice.routes.items():
         if language not in found[name].languages:
-            raise ModelUnavailable(f"the model {found[name].name} does not hear {language!r}, which it is named for")
+            raise ModelUnavailable(f"The model {found[name].name} does not know {language!r}, which it is named for.")
     by_name = {model.name: model for model in found.values()}
     return FoundModels(tuple(by_name.values()), {code: found[name].name for code, name in choice.routes.items()})
 
