@@ -287,7 +287,9 @@ class LiveStream:
         if isinstance(self._detected[0], _Command):
             return True
         if self._ahead_s > 0 and self._core.behind:
-            await self._wait_if_ahead()
+            with suppress(TimeoutError):  # the answer to the request in flight is waited for no longer
+                async with asyncio.timeout(self._ahead_s):
+                    await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
         if not self._has_room:
             await self._changes.until(lambda: self._has_room or bool(self._answers))
         may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
@@ -314,12 +316,6 @@ class LiveStream:
                 self._detected.appendleft((windows[count:], speech[count:]))
             self._core.receive_audio(windows[:count], speech[:count])
         self._advance()
-
-    async def _wait_if_ahead(self) -> None:
-        """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._ahead_s):
-                await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
 
     @property
     def _ahead_s(self) -> float:

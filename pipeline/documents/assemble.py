@@ -102,13 +102,11 @@ def _in_sequence(chunks: Iterable[Chunk], duration: int) -> list[Chunk]:
 def _inside(segment: Segment, duration: int) -> Segment:
     if max(word.end for word in segment.words) <= duration:
         return segment
-    return replace(segment, words=tuple(_clip(word, duration) for word in segment.words))
-
-
-def _clip(word: Word, duration: int) -> Word:
-    if word.start > duration + GRID:
-        raise BrokenSequence(f"a word starts at {seconds(word.start)} s of a recording of {seconds(duration)} s")
-    return word.at(min(word.start, duration), min(word.end, duration))
+    late = next((word for word in segment.words if word.start > duration + GRID), None)
+    if late is not None:
+        raise BrokenSequence(f"a word starts at {seconds(late.start)} s of a recording of {seconds(duration)} s")
+    clipped = (word.at(min(word.start, duration), min(word.end, duration)) for word in segment.words)
+    return replace(segment, words=tuple(clipped))
 
 
 def _check_order(words: Iterator[Word]) -> None:

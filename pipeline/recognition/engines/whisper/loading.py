@@ -126,12 +126,8 @@ def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowS
         case "full":
             return FULL
     notes = _read(cache_folder(settings.cache_dir) / _NOTES)
-    return _find_known_sizes(folder) or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
-
-
-def _find_known_sizes(folder: Path) -> WindowSizes | None:
-    """Return the sizes for the model in *folder*, if known."""
-    return KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    known = KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    return known or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
 
 
 def _ends_of(weights: Path) -> bytes:
