@@ -70,7 +70,7 @@ class AccessControl:
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-                idempotency_key(key)  # a malformed key is refused even by operations that do not use it
+                caller = replace(caller, idempotency_key=idempotency_key(key))  # read even where it is not used
         except RequestError:
             _add_rate_headers(request, caller.window)
             raise

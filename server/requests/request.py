@@ -22,7 +22,6 @@ from server.config import Config
 from server.http.bodies import Uploads
 from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
-from server.http.headers import idempotency_key
 from server.http.operation import Operation, Parameter
 from server.http.problems import Problem
 from server.jobs.acceptance import Acceptance
@@ -124,13 +123,12 @@ READER_CODES = ("invalid_token", "insufficient_scope")
 """Error codes of every operation that calls admit_reader()."""
 
 
-def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, without a fingerprint. Raises Refused invalid_idempotency_key."""
-    header = request.headers.get("idempotency-key")
-    if header is None:
+def idempotency_key_of(request: Request, caller: Caller, owner: Caller | None = None) -> IdempotencyKey | None:
+    """The request's Idempotency-Key for the account of *owner*, else of *caller*; without a fingerprint."""
+    if caller.idempotency_key is None:
         return None
-    path: str = request.scope["path"]
-    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
+    owner, path = owner or caller, request.scope["path"]
+    return IdempotencyKey(account=owner.account_id, path=f"{owner.environment} {path}", key=caller.idempotency_key)
 
 
 def misplaced_members(request: Request) -> tuple[Mapping[str, str], ...]:
