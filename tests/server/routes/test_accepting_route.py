@@ -229,7 +229,7 @@ def test_a_failed_request_frees_its_key(client):
 
 def wait_until_reserved(server: AppServer, key: str) -> None:
     look = "SELECT 1 FROM idempotency WHERE key = ?"
-    until(lambda: server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))))
+    until(lambda: server.wait(server.storage.database.read(lambda tx: tx.one(look, (key,)))))
 
 
 def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):

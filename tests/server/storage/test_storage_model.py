@@ -279,7 +279,7 @@ class StoreAndModel(RuleBasedStateMachine):
         self.loop.run(self.compare())
 
     async def compare(self) -> None:
-        seen = await self.store._database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
+        seen = await self.store.database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
         for job_id, expected in self.expected.items():
             job, parts, sent, events = seen[job_id]
             assert (job.state, job.progress) == (expected.state, expected.progress)
@@ -309,7 +309,7 @@ class StoreAndModel(RuleBasedStateMachine):
             assert job.terminal
             kinds = await types_of(self.store, job_id)
             assert sum(kind in ("job.completed", "job.failed", "job.canceled") for kind in kinds) == 1
-            usage = await self.store._database.read(
+            usage = await self.store.database.read(
                 lambda tx, job_id=job_id: tx.all("SELECT state FROM usage WHERE job = ?", (job_id,))
             )
             assert [row["state"] for row in usage] == [job.state]
