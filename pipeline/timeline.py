@@ -157,7 +157,7 @@ class SpeakersRevised(Struct, frozen=True, array_like=True, tag="r"):
 class Translation(Struct, frozen=True, array_like=True, tag="o"):
     """The words *first* to *last* of a channel in another language. A later one of the same words replaces it."""
 
-    target: str  # a code of language_names.py
+    target: str  # a code of languages.py
     first: int
     last: int
     start: Position

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from pipeline.text.address_words import ADDRESS_LANGUAGES
+from pipeline.text.addresses import ADDRESS_LANGUAGES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
@@ -212,10 +212,10 @@ def metrics() -> str:
 
 
 def errors() -> str:
-    """The error codes of each HTTP status. A title stands beside its code unless it says the same."""
+    """The error codes of each HTTP status. A title stands beside its code if it says more, in two words at least."""
     by_status: dict[int, list[str]] = {}
     for code, (status, title) in sorted(CODES.items()):
-        says_more = title.lower().replace("-", " ").split() != code.split("_")
+        says_more = len({word for word in title.lower().split() if len(word) > 3} - set(code.split("_"))) > 1
         by_status.setdefault(status, []).append(f"`{code}`" + f" ({title})" * says_more)
     return _table(("status", "codes"), ((str(status), ", ".join(by_status[status])) for status in sorted(by_status)))
 

@@ -19,18 +19,16 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.packaged import PackagedFile
 from pipeline.recognition.engine import SCRIPTED, Engine
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.model_set import KnownModel, ModelSet
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModels, ModelSet
 from pipeline.recognition.scheduler import SchedulerStatistics
-from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
+from pipeline.recognition.turns import TurnEndDetector
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
 from pipeline.translation.translator import TranslatorUnavailable
-from pipeline.weights import SEGMENTATION
+from pipeline.weights import SEGMENTATION, TURN_ENDS, PackagedFile
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
 from server.live.models import LiveModels
@@ -192,12 +190,8 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
 def _model_set(config: Config, found: FoundModels) -> ModelSet:
     """Make the set of the models that were found. None is loaded."""
     load = {model.name: model.load for model in found.models}
-    known = [
-        KnownModel(model.name, model.languages, model.size, model.longest_job, model.translates)
-        for model in found.models
-    ]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
-    return ModelSet(known, lambda name: load[name](), routes=found.routes, memory=memory)
+    return ModelSet(found.models, lambda name: load[name](), routes=found.routes, memory=memory)
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
@@ -285,7 +279,7 @@ def load_speaker_models() -> SpeakerModels | None:
 
 def load_turn_ends() -> TurnEndDetector | None:
     """Load the model for the ends of turns, or return None if it is not installed."""
-    return _load_if_installed(WEIGHTS, TurnEndDetector, "turns end by silence alone")
+    return _load_if_installed(TURN_ENDS, TurnEndDetector, "turns end by silence alone")
 
 
 def _load_if_installed(weights: PackagedFile, load: Callable[[], T], otherwise: str) -> T | None:

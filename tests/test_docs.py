@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline.documents.spoken import LANGUAGE_DOUBTFUL
+from pipeline.attribution import LANGUAGE_DOUBTFUL
 from pipeline.ingest import ledger
 from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
 from pipeline.ingest.gain import QUIET_INPUT

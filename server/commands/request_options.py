@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline.language_names import language_codes
+from pipeline.languages import language_codes
 from server.config import ConfigError
 from server.model.errors import Refused
 from server.model.offers import ANY_MODEL, ANY_TARGET, Offer

@@ -31,7 +31,7 @@ from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.containers import DecodeLimits
-from pipeline.language_names import ENGLISH, language_named
+from pipeline.languages import ENGLISH, language_named
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.client import Client, ServiceError
 from server.clock import iso, now_ms

@@ -14,7 +14,7 @@ import orjson
 
 from pipeline.batch import Batch
 from pipeline.errors import UnknownTrack, UnusableReference
-from pipeline.recognition.latency import BALANCED
+from pipeline.recognition.stream_options import BALANCED
 from server.accounts.keys import fresh_id
 from server.accounts.limits import month_of
 from server.clock import now_ms

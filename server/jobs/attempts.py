@@ -19,8 +19,8 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.errors import PipelineError
 from pipeline.timeline import Entry, entries_of, unpack
 from pipeline.transcription import Continuation, Transcription
-from pipeline.translation.kept_audio import FileAudio
 from pipeline.translation.target import SamplesOf, no_samples
+from pipeline.translation.translator import FileAudio
 from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.background import compute, total_bytes

@@ -15,9 +15,8 @@ from typing import Any, assert_never
 
 from msgspec.json import encode as json_bytes
 
-from pipeline.attribution import SpeakerRun
+from pipeline.attribution import LANGUAGE_DOUBTFUL, SpeakerRun, certainty, doubtful_languages
 from pipeline.audio import WINDOW, position, seconds
-from pipeline.documents.spoken import LANGUAGE_DOUBTFUL, certainty, doubtful_languages
 from pipeline.events import (
     Finalized,
     LanguageDetected,
@@ -25,13 +24,13 @@ from pipeline.events import (
     SegmentClosed,
     SpeechEnded,
     SpeechStarted,
+    TimedEvent,
     TurnEnded,
     Warned,
     WordsCommitted,
 )
 from pipeline.recognition.stream_options import StreamStart
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.timed_events import TimedEvent
 from pipeline.timeline import (
     DecidedUpTo,
     Entry,
@@ -48,7 +47,7 @@ from pipeline.timeline import (
     end_of,
 )
 from pipeline.transcription import ChannelState, Continuation, Transcription
-from pipeline.translation.kept_audio import needed_from
+from pipeline.translation.translator import needed_from
 from pipeline.words import Segment, Word, join_words, speaker_members
 from server.jobs.leases import HeldLease
 from server.live.parts import SessionParts

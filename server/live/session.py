@@ -17,8 +17,8 @@ from pipeline.ingest.memory import MemoryPart
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
-from pipeline.translation.kept_audio import KeptAudio, needed_from
 from pipeline.translation.target import no_samples
+from pipeline.translation.translator import KeptAudio, needed_from
 from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
 from server.live.intake import bytes_up_to, intake_of

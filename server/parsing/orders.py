@@ -10,7 +10,7 @@ from typing import Any, cast
 from pipeline.documents.cues import SubtitleShape
 from pipeline.ingest.encodings import CHANNELS, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding, RawAudio
 from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.model import bounds

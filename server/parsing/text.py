@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.language_names import NamedLanguage, language_named, unknown_language
+from pipeline.languages import NamedLanguage, language_named, unknown_language
 from pipeline.text.languages import NUMERAL_LANGUAGES
-from pipeline.text.options import REDACTIONS, TextOptions
-from pipeline.text.phones import regions
+from pipeline.text.options import REDACTIONS, TextOptions, regions
 from pipeline.text.stage import MAX_HELD_WORDS
 from pipeline.text.wording import units_of
 from server.model import bounds

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from server.accounts.keys import fresh_id
 from server.accounts.limits import Limits
 from server.accounts.signed import Scope, check_token, token_expired

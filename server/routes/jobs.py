@@ -13,7 +13,7 @@ from starlette.responses import Response
 from pipeline.documents.archive import Query
 from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from server.accounts.signed import Scope, make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller

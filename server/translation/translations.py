@@ -14,7 +14,7 @@ from functools import partial
 
 from pipeline.audio import seconds
 from pipeline.corrections import Correcting
-from pipeline.language_names import ENGLISH
+from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.scheduler import Urgency
@@ -32,7 +32,6 @@ from pipeline.timeline import (
     unpack,
 )
 from pipeline.transcription import Transcription
-from pipeline.translation.listening import ListeningTranslator
 from pipeline.translation.target import (
     CONTEXT_PAIRS,
     GivenUp,
@@ -45,6 +44,7 @@ from pipeline.translation.target import (
     no_samples,
 )
 from pipeline.translation.translator import (
+    ListeningTranslator,
     TranslationRequest,
     Translator,
     TranslatorUnavailable,

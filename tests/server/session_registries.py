@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from pipeline.events import TimedEvent
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.timed_events import TimedEvent
 from pipeline.timeline import DecidedUpTo, Entry, LanguageFound, StoredWord, Words, end_of
 from pipeline.transcription import Continuation, Transcription
 from pipeline.words import Segment, Word

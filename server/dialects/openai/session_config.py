@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.recognition.latency import ACCURATE, LOW
+from pipeline.recognition.stream_options import ACCURATE, LOW
 from pipeline.text.options import TextOptions
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.model import bounds

@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 from starlette.routing import WebSocketRoute
 
-from pipeline.language_names import ENGLISH
-from pipeline.language_profiles import UNSPACED
+from pipeline.languages import ENGLISH, UNSPACED
 from server.accounts.keys import fresh_id
 from server.clock import now_ms
 from server.dialects.live_sessions import Frame, SocketSession, open_session

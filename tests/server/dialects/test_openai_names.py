@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from pipeline.recognition.engine import TASKS
-from pipeline.recognition.hints import Hints
+from pipeline.recognition.engine import TASKS, Hints
 from server.dialects.openai.file_parameters import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.model.offers import OPENAI_MODELS

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
-from pipeline.events import SegmentClosed, WordsCommitted
-from pipeline.timed_events import TimedEvent
+from pipeline.events import SegmentClosed, TimedEvent, WordsCommitted
 from pipeline.timeline import pack, unpack
 from pipeline.transcription import ChannelState, Transcription
 from pipeline.words import Segment, Word
