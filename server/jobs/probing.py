@@ -56,7 +56,7 @@ class Prober:
         if not window.allowed:
             raise Refused(
                 "rate_limited",
-                f"{limit} files within a minute could not be decoded",
+                f"{limit} files within a minute could not be decoded. Wait before you send the next one.",
                 retry_after_s=math.ceil((window.resets_at - now_ms()) / 1000),
             )
 

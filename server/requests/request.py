@@ -171,7 +171,7 @@ async def receive_upload(
     became a job's. Raises what Acceptance.open_upload() and Uploads.read_body() raise.
     """
     if parts.closing.is_set():
-        raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        raise Problem("shutting_down", "The server is restarting. Try again soon.", headers={"Retry-After": "5"})
     warnings = () if raw else misplaced_members(request)
     customer, key = caller.customer, idempotency_key_of(request, caller)
     async with (
@@ -248,7 +248,7 @@ async def answer_when_over(
 
 
 def no_such_job() -> Refused:
-    return Refused("job_not_found", "there is no such job")
+    return Refused("job_not_found", "There is no such job.")
 
 
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
@@ -274,7 +274,7 @@ async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
     """The live job of the path, for its owner's key or for a token with the scope ingest. Raises Refused."""
     job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
-        raise Refused("not_found", "this job is no live session")
+        raise Refused("not_found", "This job is no live session.")
     return job
 
 

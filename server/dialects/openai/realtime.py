@@ -103,7 +103,7 @@ class Realtime:
         """
         if self.parts.session_registry.closing:
             await asyncio.sleep(STOPPING_S)
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+            raise Problem("shutting_down", "The server is restarting. Connect again to go on.")
 
     async def _identify(self, websocket: WebSocket) -> tuple[Caller, TranscriptionConfig | None]:
         """The caller, by its key or by a client secret, and the secret's configuration. Raises RequestError."""
