@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.language_names import language_named
+from pipeline.languages import language_named
 
 AUTO, MIX, SEPARATE = "auto", "mix", "separate"
 TRACK_MODES = (AUTO, MIX, SEPARATE)

@@ -17,7 +17,7 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.framer import Windows
 from pipeline.ingest.gain import GainControl, levels_db
-from pipeline.packaged import find_packaged
+from pipeline.weights import find_packaged
 
 CONTEXT = 64
 STATE = 128

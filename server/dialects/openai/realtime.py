@@ -18,7 +18,7 @@ import orjson
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from server.accounts.issuing import fresh_id
+from server.accounts.keys import fresh_id
 from server.clock import now_ms
 from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
@@ -31,7 +31,7 @@ from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of
 from server.model.errors import FieldError, Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
