@@ -11,7 +11,7 @@ from pipeline.translation.target import GivenUp, Happened, Outage, Target, Trans
 from pipeline.translation.units import NumberedWord
 from server.metrics import Metrics
 from server.model.orders import Order
-from server.translation.targets import as_written
+from server.translation.translations import as_written
 
 UNAVAILABLE, INCOMPLETE = "translation_unavailable", "translation_incomplete"
 
