@@ -1,4 +1,8 @@
-"""Loads the models of this process: production's by the settings, the sandbox's engine, which is always scripted."""
+"""The models of this process: production's by the settings, the sandbox's engine, which is always scripted.
+
+They are unloaded while nobody uses them. In a cluster, nodes with a model publish what it offers, and nodes without one
+read it.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -53,13 +57,11 @@ class ServedModels:
 
 T = TypeVar("T")
 
-MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
-SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)}
+LOOK_S = 5.0  # between two looks for models that nobody uses
 FIRST_S = 0.5  # between two reads while no offer is published
 AGAIN_S = 30.0  # between two reads later, because a node may start with another model
-
-LOOK_S = 5.0
-"""The seconds between two looks at the models."""
+MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
+SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)}
 
 
 @contextmanager
@@ -216,7 +218,7 @@ def settings(config: Config) -> EngineSettings:
 
 def _serve(
     opened: _Models,
-    recognisers: "Recognisers",
+    recognisers: Recognisers,
     isolation: Isolation,
     threads: Executor,
     *,
@@ -305,6 +307,13 @@ def _offer(opened: _Models, speakers: SpeakerModels | None, turn_ends: TurnEndDe
     )
 
 
+async def unload_idle(models: ModelSet, idle_s: float, closing: asyncio.Event) -> None:
+    """Unload each model that nobody used for *idle_s* seconds, until *closing* is set; with 0 none."""
+    while not await set_within(closing, LOOK_S):
+        for name in models.unload_idle(idle_s) if idle_s else ():
+            log.info("unloaded a model that nobody uses", extra={"model": name})
+
+
 async def publish_offer(engines: Mapping[str, ServedModels], storage: Storage) -> None:
     """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
     if storage.offers is not None:
@@ -357,10 +366,3 @@ class OfferWatch:
         if offer is not None:
             self.offers["production"] = with_aliases(offer, self._config)
         return offer is not None
-
-
-async def unload_idle(models: ModelSet, idle_s: float, closing: asyncio.Event) -> None:
-    """Unload each model that nobody used for *idle_s* seconds, until *closing* is set; with 0 none."""
-    while not await set_within(closing, LOOK_S):
-        for name in models.unload_idle(idle_s) if idle_s else ():
-            log.info("unloaded a model that nobody uses", extra={"model": name})

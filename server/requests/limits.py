@@ -58,7 +58,7 @@ class StreamLimits:
         if any(self._open[name] >= bound for name, bound in most.items()):
             raise Problem(
                 "too_many_connections",
-                f"at most {said} may be open",
+                f"At most {said} may be open. Close some.",
                 headers={"Retry-After": "5"},
                 members={"violated_policies": ["streams"]},
             )

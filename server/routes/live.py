@@ -43,7 +43,7 @@ from server.requests.request import (
     RouteGroup,
     RouteParts,
     admit_reader,
-    deliver_results,
+    answer_when_over,
     idempotency_key_of,
     live_job,
     misplaced_members,
@@ -127,21 +127,21 @@ class LiveRequests(RouteGroup):
         self.parts.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
         submitted = await self._submit(request, caller, misplaced)
-        job = submitted.job
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.parts.session_registry.rules.margin_s)
-        await self.parts.eraser.settle(job.id)
-        asked_at = now_ms()
-        shown = await self.parts.records.full(job, asked_at=asked_at)
-        assert isinstance(shown.live, answers.LiveState)
-        shown.live.ingest_ws = self.parts.links.ingest_socket(job, expires_s=expires_s)
-        shown.live.ingest_http = self.parts.links.ingest(job)
-        shown.live.events_url = self.parts.links.events(job)
-        shown.live.expires_at = iso(expires_s * 1000)
-        headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
-        if submitted.replayed:
-            headers["Idempotent-Replayed"] = "true"
-        answer = json_response(shown, 201, headers=headers)
-        return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
+
+        async def answer(job: Job, asked_at: int) -> Response:
+            shown = await self.parts.records.full(job, asked_at=asked_at)
+            assert isinstance(shown.live, answers.LiveState)
+            shown.live.ingest_ws = self.parts.links.ingest_socket(job, expires_s=expires_s)
+            shown.live.ingest_http = self.parts.links.ingest(job)
+            shown.live.events_url = self.parts.links.events(job)
+            shown.live.expires_at = iso(expires_s * 1000)
+            headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
+            if submitted.replayed:
+                headers["Idempotent-Replayed"] = "true"
+            return json_response(shown, 201, headers=headers)
+
+        return await answer_when_over(request, submitted.job, self.parts, answer)
 
     async def _submit(self, request: Request, caller: Caller, warnings: tuple[Mapping[str, str], ...]) -> Submitted:
         """Make the job with further *warnings*, and show it on the channel that the request names."""
@@ -285,7 +285,7 @@ class LiveSockets:
         """Wait until the session has ended. Raises Problem ingest_busy if another writer takes the seat."""
         await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
-            raise Problem("ingest_busy", "another writer has taken over")
+            raise Problem("ingest_busy", "Another writer has taken over. Only one can write to a session.")
         job = await self.parts.jobs.get(live.job.id)
         if job is not None and job.terminal:
             await socket.wait_while_read()  # _follow() sends the last events, and ends the conversation before
@@ -363,7 +363,7 @@ class LiveSockets:
         if job is None:
             raise no_such_job()
         if not job.terminal:
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+            raise Problem("shutting_down", "The server is restarting. Connect again to go on.")
 
     # --- both --------------------------------------------------------------------------------------------------------
 

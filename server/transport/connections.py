@@ -85,12 +85,12 @@ class Connections:
         """
         if address is not None and not self.of_address.join(address, most=self.rules.max_of_address):
             self._metrics.refused.labels("too_many_connections").inc()
-            raise too_many_connections("this address")
+            raise too_many_connections("This address")
         self._open += 1
         if self._open > self.rules.max_open and not self._close_silent():
             self._metrics.refused.labels("too_many_connections").inc()
             self.release(address)
-            raise too_many_connections("the server")
+            raise too_many_connections("The server")
         self._metrics.connections.set(self._open)
 
     def release(self, address: str | None) -> None:

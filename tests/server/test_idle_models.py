@@ -1,4 +1,4 @@
-"""Tests of engines.py: models that nobody uses are unloaded."""
+"""Models that nobody uses are unloaded."""
 
 import asyncio
 
