@@ -59,4 +59,4 @@ def test_a_language_that_the_model_does_not_know_is_refused_in_its_words(bundled
     page.element("#files-order [name=language]").send_keys("es")
     page.element("#url").send_keys("http://127.0.0.1:1/talk.mp3")
     page.click("#url-form button")
-    page.until_text("#files-problem", r"the model tiny.en hears English \(en\) only, not 'es'")
+    page.until_text("#files-problem", r"the model tiny.en knows English \(en\) only, not 'es'")
