@@ -82,7 +82,7 @@ def test_live_tracks_are_chosen_mixed_and_separated_in_every_container(container
     assert len(usual.told) == 1
     assert usual.told[0][1].startswith(f"{OTHER_TRACKS}: Somebody speaks on track 2, but track 1 is heard")
     assert usual.told[0][0] < position(6)
-    assert "Somebody also spoke on track 2, 6 s: begin again" in usual.notes[0]
+    assert "Somebody also spoke on track 2, 6 s: start again" in usual.notes[0]
     assert mixed.notes == separate.notes == ()
     silent_first = tracks_in(container, Sound(SILENCE, codec=codec), Sound(ONE, codec=codec), options=options)
     heard = Live(isolation, silent_first, AUTO, voice)
