@@ -8,7 +8,7 @@ what comes. The speakers are raw sockets in processes of their own; where sent_l
 for them. A word is late by the time from its end in the audio to its arrival. With --kill the server is killed while
 all speak and is started again on the same data, the speakers go on where it has their audio, and words_wrong counts the
 words of the script that did not come once and in order; words_lost, those that its log does not have so. With --deaf
-every tenth speaker reads nothing, with --upload a file of an hour is transcribed, and --burst opens all within a second.
+every tenth speaker reads nothing, with --upload a file of an hour is transcribed, with --burst all open in a second.
 """
 
 import argparse
