@@ -23,12 +23,11 @@ from server.accounts.limits import Limits, Plans
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedModels
+from server.engines import OfferWatch, ServedModels, learn_targets, unload_idle
 from server.faults import keep_running
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
-from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
 from server.jobs.correcting import Corrections
 from server.jobs.housekeeping import Eraser, Housekeeping
@@ -38,7 +37,6 @@ from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch, learn_targets
 from server.parsing.declared import SCHEMAS as ORDER_SCHEMAS
 from server.records.records import CallbackBody, Links, Records
 from server.requests.access_control import AccessControl, origin_of

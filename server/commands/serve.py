@@ -26,9 +26,8 @@ from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
-from server.engines import ServedModels, open_decoder, open_engines
+from server.engines import OfferWatch, ServedModels, open_decoder, open_engines, publish_offer
 from server.logs import configure, log
-from server.offering import OfferWatch, publish_offer
 from server.requests.request import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage

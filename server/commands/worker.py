@@ -11,13 +11,11 @@ from server.accounts.limits import Limits, read_limits
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
-from server.engines import open_engines
-from server.idle_models import unload_idle
+from server.engines import open_engines, publish_offer, unload_idle
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.offering import publish_offer
 from server.worker_process import build_workers, chores_of, limit_decoders, open_egress
 
 

@@ -16,6 +16,7 @@ class Caller:
     key: ApiKey | None = None
     plan: Plan | None = None
     window: WindowUse | None = None  # of the one-minute window, if the request was counted
+    idempotency_key: str | None = None  # of a POST request
     owner: bool = False  # the machine's owner, by the page's cookie: nothing is rationed
 
     @property
@@ -30,5 +31,5 @@ class Caller:
     def require_account(self) -> tuple[Account, ApiKey, Plan]:
         """Account, key and plan, which callers of operations with Auth.KEY always have. Raises Problem without them."""
         if self.account is None or self.key is None or self.plan is None:
-            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+            raise Problem("missing_credentials", "Send an API key as Authorization: Bearer YOUR_KEY.")
         return self.account, self.key, self.plan

@@ -3,9 +3,10 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import ClassVar
 
 from starlette.requests import HTTPConnection, Request
@@ -22,7 +23,6 @@ from server.config import Config
 from server.http.bodies import Uploads
 from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
-from server.http.headers import idempotency_key
 from server.http.operation import Operation, Parameter
 from server.http.problems import Problem
 from server.jobs.acceptance import Acceptance
@@ -124,13 +124,12 @@ READER_CODES = ("invalid_token", "insufficient_scope")
 """Error codes of every operation that calls admit_reader()."""
 
 
-def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, without a fingerprint. Raises Refused invalid_idempotency_key."""
-    header = request.headers.get("idempotency-key")
-    if header is None:
+def idempotency_key_of(request: Request, caller: Caller, owner: Caller | None = None) -> IdempotencyKey | None:
+    """The request's Idempotency-Key for the account of *owner*, else of *caller*; without a fingerprint."""
+    if caller.idempotency_key is None:
         return None
-    path: str = request.scope["path"]
-    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
+    owner, path = owner or caller, request.scope["path"]
+    return IdempotencyKey(account=owner.account_id, path=f"{owner.environment} {path}", key=caller.idempotency_key)
 
 
 def misplaced_members(request: Request) -> tuple[Mapping[str, str], ...]:
@@ -172,7 +171,7 @@ async def receive_upload(
     became a job's. Raises what Acceptance.open_upload() and Uploads.read_body() raise.
     """
     if parts.closing.is_set():
-        raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        raise Problem("shutting_down", "The server is restarting. Try again soon.", headers={"Retry-After": "5"})
     warnings = () if raw else misplaced_members(request)
     customer, key = caller.customer, idempotency_key_of(request, caller)
     async with (
@@ -226,19 +225,30 @@ class _ResultDelivery(Response):
             await super().__call__(scope, receive, send)
 
 
-async def deliver_results(
-    answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
+async def answer_when_over(
+    request: Request, job: Job, parts: RouteParts, make: Callable[[Job, int], Awaitable[Response]], *, wait_s: float = 0
 ) -> Response:
-    """Return *answer*. When it was sent, the results of *job* count as delivered, if they are not kept.
+    """Wait for the end of *job*, up to *wait_s* seconds, and return the answer that *make* makes of it.
 
-    *asked_at* is the time of the request (ms since 1970 UTC). If the client has left, nothing counts as delivered.
+    *make* also gets the time of the request (ms since 1970 UTC). When an answer with results was sent, they count as
+    delivered, if they are not kept. If the client has left, nothing counts as delivered.
     """
-    gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
-    return _ResultDelivery(answer, job.id, parts.eraser) if gives and not await request.is_disconnected() else answer
+    if await parts.eraser.settle(job.id):
+        job = await parts.jobs.get(job.id) or job
+    asked_at = now_ms()
+    with parts.eraser.holding(job.id):
+        job = await wait_for_end(job, parts.jobs, parts.closing, wait_s=wait_s)
+        answer = await make(job, asked_at)
+    given = (
+        job.erased_after_delivery and job.shows_results(asked_at) and answer.status_code < HTTPStatus.MULTIPLE_CHOICES
+    )
+    if not given or request.method == "HEAD" or await request.is_disconnected():
+        return answer
+    return _ResultDelivery(answer, job.id, parts.eraser)
 
 
 def no_such_job() -> Refused:
-    return Refused("job_not_found", "there is no such job")
+    return Refused("job_not_found", "There is no such job.")
 
 
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
@@ -264,7 +274,7 @@ async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
     """The live job of the path, for its owner's key or for a token with the scope ingest. Raises Refused."""
     job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
-        raise Refused("not_found", "this job is no live session")
+        raise Refused("not_found", "This job is no live session.")
     return job
 
 

@@ -127,7 +127,7 @@ class Accounts(RouteGroup):
             account = owner.require_account()[0]
             if owner.environment == "sandbox" != wanted["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
-            return await self._add_key(account, wanted, idempotency_key_of(request, owner))
+            return await self._add_key(account, wanted, idempotency_key_of(request, caller, owner))
         await self._count_signup(caller)
         account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
         secret = account.webhook_secret_of(wanted["environment"]).current

@@ -1,4 +1,4 @@
-"""Tests of resuming.py: where a new process goes on with a session whose server died."""
+"""Where a new process goes on with a session whose server died."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of address_counters.py: an address adds at most 1 MB a minute to the log."""
+"""An address adds at most 1 MB a minute to the log."""
 
 import asyncio
 from typing import Any

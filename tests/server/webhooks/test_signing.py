@@ -1,4 +1,4 @@
-"""Tests of signing.py: the example of the Standard Webhooks standard, and its own library."""
+"""Signatures of webhooks: the example of the Standard Webhooks standard, and its own library."""
 
 import base64
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Tests of how every door understands the members about languages."""
+"""Tests of how every API understands the members about languages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ from server.model.orders import Order
 from server.parsing.members import Members
 from server.parsing.orders import parse_live_order, parse_order
 from server.parsing.text import spoken_languages
-from tests.server.jobs.test_orders import UPLOAD
+from tests.server.parsing.test_orders import UPLOAD
 
 OFFER = Offer(engine="whisper", model="base", languages=frozenset({"en", "de", "fr", "zh"}))
 Fields = Mapping[str, list[object]]
