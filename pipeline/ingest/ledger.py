@@ -64,14 +64,14 @@ class Ledger:
                 ),
             ),
             (self.unknown_tracks, OTHER_TRACKS, self._unknown()),
-            (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not heard: {self.unheard_why}"),
+            (self.unheard, UNHEARD, f"{self.unheard} bytes of the file could not be read: {self.unheard_why}"),
         )
         notes = [f"{code}: {message}" for happened, code, message in found if happened]
         return (*notes, *(f"{UNDECODABLE_TRACK}: Track {name} cannot be decoded." for name in self.damaged))
 
     def _unknown(self) -> str:
         listed = ", ".join(map(str, sorted(self.unknown_tracks)))
-        return f"A recording behind the first one also has track {listed}, which was not heard: send it by itself."
+        return f"A later recording in the file also has track {listed}, which was not transcribed: send it by itself."
 
     def _missing(self) -> str:
         if self.cut_off >= position(0.01):

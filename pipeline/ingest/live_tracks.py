@@ -83,10 +83,10 @@ class SpokenTrack:
         """What was not heard: "code: message"."""
         name = self._heard.track.name
         if self._blind:
-            told = f"Track {name} of {len(self._order)} was heard: give track to hear another one."
+            told = f"Track {name} of {len(self._order)} was transcribed: set track for another one."
             return [f"{OTHER_TRACKS}: {told}"]
         missed = [f"{one.track.name}, {seconds(one.missed):.0f} s" for one in self._order if one.told]
-        told = f"Track {name} was heard. Somebody also spoke on track {'; track '.join(missed)}: {_ADVICE}"
+        told = f"Track {name} was transcribed. Somebody also spoke on track {'; track '.join(missed)}: {_ADVICE}"
         return [f"{OTHER_TRACKS}: {told}"] if missed else []
 
     def hear(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples | str]:
@@ -120,7 +120,7 @@ class SpokenTrack:
         for one in self._order:
             if one.missed >= SPEAKS and not one.told:
                 one.told = True
-                told = f"Somebody speaks on track {one.track.name}, but track {self._heard.track.name} is heard"
+                told = f"Somebody speaks on track {one.track.name}, but track {self._heard.track.name} is transcribed"
                 yield f"{OTHER_TRACKS}: {told}: {_ADVICE}"
 
     def _is_decidable(self, *, ended: bool) -> bool:
@@ -153,7 +153,7 @@ class SpokenTrack:
 
 
 _NOTHING = np.zeros(0, np.float32)
-_ADVICE = "begin again with track to hear another one, or all of them with mix or separate."
+_ADVICE = "start again with another track, or with mix or separate for all of them."
 
 
 class _TrackBuffer:
