@@ -36,8 +36,8 @@ from benchmarks.tracks import Track
 from benchmarks.word_times import Span, Timed, offsets, sounds_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load

@@ -21,15 +21,13 @@ from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import RATE, Samples
 from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue
 from pipeline.errors import SpeakersUnavailable
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.input_formats import AUTO, DecodeLimits, RawAudio, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker, packer_of
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
+from pipeline.ingest.track_choice import chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.language_names import ENGLISH
 from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.audio import position
-from pipeline.ingest.packing import DecodeJob, Packed
+from pipeline.ingest.speech import DecodeJob, Packed
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.hints import Hints
 from pipeline.recognition.languages import MIN_SPEECH_S

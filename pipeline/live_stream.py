@@ -21,11 +21,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, DetectLiveSpeech, Framer, Samples, Windows, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import Event
-from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
@@ -94,7 +92,7 @@ class LiveStream:
         self,
         core: StreamCore,
         *,
-        vad: LiveSpeechProbability,
+        vad: DetectLiveSpeech,
         recogniser: LanguageRouter,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised

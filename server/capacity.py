@@ -15,8 +15,7 @@ from statistics import median
 import numpy as np
 import orjson
 
-from pipeline.audio import RATE, Samples
-from pipeline.ingest.framer import Framer
+from pipeline.audio import RATE, Framer, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.bootstrap import cores
 from pipeline.recognition.engines.scripted import ScriptedEngine

@@ -12,9 +12,8 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import LiveVad, VoiceDetector
 from pipeline.packaged import PackagedFile
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from pipeline.audio import RATE, WINDOW, Pcm, Samples, floats_of, position
-from pipeline.ingest.framer import Windows
+from pipeline.audio import RATE, WINDOW, Pcm, Samples, Windows, floats_of, position
 
 SUSTAINED = 3
 """Windows that have to be loud in a row, 0.1 s: a click or a bump of the microphone is shorter."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.audio import position
 from pipeline.events import SpeechEnded, SpeechStarted
-from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
+from pipeline.ingest.speech import Segmenter, SegmenterOptions
 
 _USUAL = SegmenterOptions()
 

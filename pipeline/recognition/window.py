@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm
-from pipeline.ingest.framer import Windows
+from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm, Windows
 
 MAX_FRAMES = LONGEST_JOB // WINDOW
 """The most frames in one decode job, just under 30 s. A window holds no more."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import PipelineError, UnusableReference
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.speakers.clustering import FOUNDING_S, find_voices
 from pipeline.speakers.diarizer import Diarizer, speaker_turns

@@ -30,7 +30,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.language_names import ENGLISH, language_named
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.client import Client, ServiceError

@@ -8,7 +8,7 @@ from functools import partial
 
 from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnknownTrack, UnusableReference
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.input_formats import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from server.accounts.failures import Failures
 from server.clock import now_ms

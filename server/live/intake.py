@@ -14,14 +14,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
-from pipeline.ingest.focus import live_mix, mixed
+from pipeline.ingest.input_formats import ALL_TRACKS, AUTO, MIX, SAMPLE_BYTES, DecodeLimits, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
-from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
 from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX
+from pipeline.ingest.mixing import live_mix, mixed
+from pipeline.ingest.raw_audio import PcmDecoder
+from pipeline.ingest.track_choice import SpokenTrack, all_tracks
 from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 

@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.audio import position
+from pipeline.audio import Windows, position
 from pipeline.events import Warned
 from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
+from pipeline.ingest.vad import LiveVad
 from pipeline.language_names import ENGLISH
 from pipeline.live_stream import LiveStream
 from pipeline.multichannel import MultichannelStream

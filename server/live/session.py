@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
 from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription

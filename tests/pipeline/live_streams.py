@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import RATE, WINDOW, Windows, position
 from pipeline.errors import EngineFailed
 from pipeline.events import WordsCommitted
-from pipeline.ingest.framer import Windows
 from pipeline.live_stream import LiveStream
 from pipeline.multichannel import MultichannelStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult

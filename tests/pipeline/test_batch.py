@@ -17,7 +17,7 @@ from pipeline.batch import CHUNK, Batch, BatchOptions
 from pipeline.decode_queue import BATCHES_AHEAD
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.ledger import TRUNCATED
+from pipeline.ingest.notes import TRUNCATED
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet

@@ -6,7 +6,7 @@ import numpy as np
 
 from pipeline.audio import position
 from pipeline.decode_queue import DecodeQueue
-from pipeline.ingest.packing import DecodeJob
+from pipeline.ingest.speech import DecodeJob
 from pipeline.recognition.engine import TRANSCRIBE, DecodeRequest, RecognitionResult
 from pipeline.recognition.hints import NO_HINTS
 

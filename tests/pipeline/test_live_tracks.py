@@ -9,11 +9,11 @@ from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import AUTO, MIX, SEPARATE, DecodeLimits, Track, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_tracks import AHEAD, PATIENCE, SpokenTrack, all_tracks
-from pipeline.ingest.pieces import TrackPiece
-from pipeline.ingest.tracks import AUTO, MIX, OTHER_TRACKS, SEPARATE, Track, TrackChoice
+from pipeline.ingest.messages import TrackPiece
+from pipeline.ingest.notes import OTHER_TRACKS
+from pipeline.ingest.track_choice import AHEAD, PATIENCE, SpokenTrack, all_tracks
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import SPEECH, Sound, likeness, read, tone, tracks_in
 

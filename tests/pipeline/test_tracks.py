@@ -9,19 +9,10 @@ from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import AUTO, MIX, SEPARATE, DecodeLimits, Track, TrackChoice, by_preference
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import (
-    AUTO,
-    MIX,
-    OTHER_TRACKS,
-    SEPARATE,
-    UNDECODABLE_TRACK,
-    Track,
-    TrackChoice,
-    by_preference,
-)
+from pipeline.ingest.notes import OTHER_TRACKS, UNDECODABLE_TRACK
+from pipeline.ingest.track_choice import chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import SPEECH, Sound, film, likeness, read, tone, tracks_in
 

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.ingest.focus import AFTER, AHEAD, IS_SPEECH, Detector
-from pipeline.ingest.mixing import ChannelMix
+from pipeline.audio import RATE, WINDOW, DetectSpeech, Samples
+from pipeline.ingest.mixing import AFTER, AHEAD, IS_SPEECH, ChannelMix
 
 TWO_TALKS = "two_talks"
 """Note: different people talk at the same time on two channels that were mixed."""
@@ -100,7 +99,7 @@ class _Stretch:
 class TwoChannels:
     """Follows one file. Its result does not depend on the pieces in which samples come."""
 
-    def __init__(self, listen: Callable[[], Detector]) -> None:
+    def __init__(self, listen: Callable[[], DetectSpeech]) -> None:
         """*listen* makes a detector for a channel."""
         self._listen = listen
         self._mix = ChannelMix(2)
@@ -108,7 +107,7 @@ class TwoChannels:
         self._measured = 0  # windows of them whose energies are known
         self._energies = np.zeros((AROUND, 3))  # l*l, r*r and l*r, from AROUND before the first that is not decided
         self._levels = np.zeros((0, 2))  # of up to STEADY decided windows
-        self._detectors: tuple[Detector, Detector] | None = None  # while they listen
+        self._detectors: tuple[DetectSpeech, DetectSpeech] | None = None  # while they listen
         self._resting = 0  # chunks
         self._speech = np.zeros((AFTER, 2), np.bool_)  # from AFTER before the first that is not released
         self._asked = np.zeros(0, np.bool_)  # of those that are not released: was the detector asked?
@@ -146,7 +145,7 @@ class TwoChannels:
         return self._release(len(self._asked))[:length]
 
     def _hold(self, samples: Samples) -> None:
-        mixed = self._mix.mix(samples)[:, np.newaxis]
+        mixed = self._mix.add(samples)[:, np.newaxis]
         self._held = np.concatenate((self._held, np.concatenate((samples, mixed), axis=1)))
         windows = len(self._held) // WINDOW
         new = self._held[self._measured * WINDOW : windows * WINDOW, :2].T
