@@ -234,7 +234,7 @@ class Batch:
             raw=options.raw,
             language=options.language,
         ) as heard:
-            numbers = range(heard.audio.probe.channels) if options.separate else (None,)
+            numbers = range(heard.decoding.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
             for samples in self._without_copies(heard.samples, channels):

@@ -320,10 +320,9 @@ def _open(source: ContainerSource, *, live: bool) -> InputContainer:
             raise EmptyAudio("The file has no bytes.") from None
         if has_signature(source.head):
             raise InvalidAudio("The file is broken or cut off before its first audio frame.") from error
-        foreign = foreign_name(source.head)
-        if foreign is not None:
+        if (foreign := foreign_name(source.head)) is not None:
             raise UndecodableAudio(f"This is no audio, but {foreign}") from error
-        advice = "Send a usual format, such as MP3, WAV, M4A, FLAC or WebM."
+        advice = "Convert it, for example with `ffmpeg -i FILE talk.flac`."
         raise UndecodableAudio(f"The file is in no known audio format. {advice}") from error
 
 

@@ -38,7 +38,7 @@ from pipeline.ingest.input_formats import (
     TrackChoice,
     by_preference,
 )
-from pipeline.ingest.memory import DecoderMemory, MemoryPart
+from pipeline.ingest.memory import DecoderMemory, MemoryClaim
 from pipeline.ingest.messages import (
     HEAD,
     LONGEST_HOLE,
@@ -157,11 +157,11 @@ class Isolation:
         separate: int | None = None,
         unmixed: bool = False,
         track: TrackChoice = AUTO,
-        part: MemoryPart | None = None,
+        memory: MemoryClaim | None = None,
     ) -> "Iterator[LiveDecoding]":
         """Decode a container that is still being written. One thread feeds it, another iterates.
 
-        *part* is memory that was claimed for this decoder; it is given back at the end. With None it is claimed now.
+        *memory* is what was claimed for this decoder; it is given back at the end. With None it is claimed now.
         With *separate*, the number of channels, the samples have the shape (n, channels). The errors of decoding() are
         raised while iterating, InvalidAudio also if there are not so many channels, or with the *track* SEPARATE so
         many tracks. *unmixed*: they have this shape with any number of channels.
@@ -170,7 +170,7 @@ class Isolation:
         pieces() replaces iterating.
         """
         with ExitStack() as stack:
-            stack.callback((part or self.memory.claim()).release)
+            stack.callback((memory or self.memory.claim()).release)
             source, feed = os.pipe()
             feeding = stack.enter_context(os.fdopen(feed, "wb", buffering=0))
             with os.fdopen(source, "rb"):

@@ -1,9 +1,12 @@
-"""Chooses what is heard of a file: the usual track if somebody speaks on it, else the first with speech.
+"""Chooses what is transcribed of a recording: which track, and of surround sound which channel.
 
-Of surround sound a single channel may be heard rather than the mix: the centre, or one that the mix drowns. A file with
-one track in mono or stereo costs nothing more (two_channels.py looks after stereo). Otherwise each track is decoded
-until somebody has spoken for a second, and of the later part of a long recording only a sixth, so that a film
-is not decoded once for each of its tracks.
+- Of a file: chosen_track(). The usual track if somebody speaks on it, else the first with speech; of surround sound the
+  centre, or a channel that the mix would drown. A file with one track in mono or stereo costs nothing more (stereo.py
+  looks after stereo). Otherwise each track is decoded until somebody has spoken for a second, and of the later part of
+  a long recording only a sixth, so that a film is not decoded once for each of its tracks.
+- Of a live container with several tracks: SpokenTrack, or all_tracks() mixed or side by side. The pieces of the tracks
+  come as the container has them: some track may be seconds ahead of others, or have none at all.
+- inspect() says all of this about a file before it is transcribed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +45,7 @@ from pipeline.ingest.mixing import (
     live_mix,
     mixed,
 )
-from pipeline.ingest.notes import OTHER_TRACKS, QUIET_INPUT, UNDECODABLE_TRACK
+from pipeline.ingest.notes import OTHER_TRACKS, QUIET_INPUT, undecodable_track
 from pipeline.ingest.stereo import TwoChannels
 from pipeline.ingest.vad import VoiceDetector
 
@@ -54,10 +57,10 @@ SPEAKS = RATE
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is heard of a recording, and notes about the rest for readers of the transcript."""
+    """What is transcribed of a recording, and notes about the rest for readers of the transcript."""
 
     track: TrackChoice
-    focus: int | None = None  # the channel that is heard while somebody speaks there, instead of the mix
+    focus: int | None = None  # the channel that is used while somebody speaks there, instead of the mix
     notes: tuple[str, ...] = ()
     spoken: Mapping[int, int | None] = field(default_factory=dict)
     """The samples with speech on each track that was looked at, up to a few more than SPEAKS; None: undecodable."""
@@ -65,17 +68,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How much somebody speaks on a track, in samples, and the channel that should be heard. Counting stops early."""
+    """How much somebody speaks on a track, in samples, and the channel that should be used. Counting stops early."""
 
     samples: int
     focus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ChosenAudio:
     """A recording that is being decoded, with notes for readers of its transcript."""
 
-    audio: Decoding
+    decoding: Decoding
     samples: Iterator[Samples]  # of shape (n,), or (n, channels) if the channels are separate
     choice: Choice
     stereo: TwoChannels | None = None
@@ -83,11 +86,11 @@ class Heard:
     @property
     def notes(self) -> tuple[str, ...]:
         """All notes. They are complete after the last sample."""
-        return (*self.audio.notes, *self.choice.notes, *(self.stereo.notes if self.stereo else ()))
+        return (*self.decoding.notes, *self.choice.notes, *(self.stereo.notes if self.stereo else ()))
 
     @property
     def focus(self) -> int | None:
-        """The channel that is heard while somebody speaks there, instead of the mix. Known after the last sample."""
+        """The channel that is used while somebody speaks there, instead of the mix. Known after the last sample."""
         return self.stereo.alone if self.stereo else self.choice.focus
 
 
@@ -102,7 +105,7 @@ def chosen_track(
     separate: bool = False,
     raw: RawAudio | None = None,
     language: str | None = None,
-) -> "Iterator[Heard]":
+) -> "Iterator[ChosenAudio]":
     """Decode the *track* of a file; of surround sound the centre while somebody speaks there, else the mix.
 
     It blocks. See Isolation.decoding(). Without *voice* AUTO is the track that players choose, and all channels are
@@ -115,13 +118,14 @@ def chosen_track(
         )
         choice = Choice(track)
         several = track == AUTO and len(audio.probe.tracks) > 1
-        if voice is not None and unmixed and raw is None and (several or _is_drowned(audio.probe, separate=separate)):
+        may_drown = not separate and audio.probe.channels > STEREO  # a voice, in the mix of all channels
+        if voice is not None and unmixed and raw is None and (several or may_drown):
             stack.close()  # one decoder at a time, because their memory is shared
             choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
             decoding = isolation.decoding(path, limits, separate=True, track=choice.track)
             audio = stack.enter_context(decoding)
         if voice is None or not unmixed or separate:
-            yield Heard(audio, iter(audio), choice)
+            yield ChosenAudio(audio, iter(audio), choice)
             return
         channels, stereo = audio.probe.channels, None
         mix: Mixer = ChannelMix(channels)
@@ -129,33 +133,28 @@ def chosen_track(
             mix = stereo = TwoChannels(voice.stream)
         elif choice.focus is not None:
             mix = FocusMix(voice.stream(), channels, choice.focus)
-        yield Heard(audio, mixed(audio, mix), choice, stereo)
-
-
-def _is_drowned(probe: Probe, *, separate: bool) -> bool:
-    """Return whether a voice may drown in the mix of all channels."""
-    return not separate and probe.channels > STEREO
+        yield ChosenAudio(audio, mixed(audio, mix), choice, stereo)
 
 
 def _choose(listener: "_Listener", probe: Probe, language: str | None, *, several: bool) -> Choice:
     """Listen to all tracks if there are *several*, else to that of the *probe*."""
     tracks = by_preference(probe.tracks, language) if several else [probe.tracks[probe.track - 1]]
-    spoken = {track.number: listener.hear(track.number) for track in tracks}
-    heard = {number: speech for number, speech in spoken.items() if speech is not None}
-    if not heard:
+    spoken = {track.number: listener.speech_on(track.number) for track in tracks}
+    decoded = {number: speech for number, speech in spoken.items() if speech is not None}
+    if not decoded:
         return Choice(probe.track, spoken=dict.fromkeys(spoken))
-    chosen = next((number for number, speech in heard.items() if speech.samples >= SPEAKS), None)
+    chosen = next((number for number, speech in decoded.items() if speech.samples >= SPEAKS), None)
     if chosen is None:
-        chosen = max(heard, key=lambda number: heard[number].samples)  # of equals the first
+        chosen = max(decoded, key=lambda number: decoded[number].samples)  # of equals the first
     names = {track.number: track.name for track in tracks}
-    notes = [f"{UNDECODABLE_TRACK}: Track {names[one]} cannot be decoded." for one in spoken if one not in heard]
-    others = sorted(number for number, speech in heard.items() if speech.samples >= SPEAKS and number != chosen)
+    notes = [undecodable_track(names[one]) for one in spoken if one not in decoded]
+    others = sorted(number for number, speech in decoded.items() if speech.samples >= SPEAKS and number != chosen)
     if others:
         listed = ", ".join(names[number] for number in others)
-        told = f"Track {names[chosen]} was heard. Somebody also speaks on track {listed}: give track to hear another"
-        notes.append(f"{OTHER_TRACKS}: {told} one, or all of them with mix or separate.")
+        message = f"Track {names[chosen]} was transcribed. Somebody also speaks on track {listed}. Give track to choose"
+        notes.append(f"{OTHER_TRACKS}: {message} another one, or all of them with mix or separate.")
     counts = {number: None if speech is None else speech.samples for number, speech in spoken.items()}
-    return Choice(chosen, heard[chosen].focus, tuple(notes), counts)
+    return Choice(chosen, decoded[chosen].focus, tuple(notes), counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class _Listener:
     limits: DecodeLimits
     voice: VoiceDetector
 
-    def hear(self, number: int) -> Speech | None:
+    def speech_on(self, number: int) -> Speech | None:
         """Return how much somebody speaks on track *number*; None: it cannot be decoded."""
         try:
             with self._decoding(number, separate=False) as audio:
@@ -181,7 +180,7 @@ class _Listener:
                     if counts.spoken[0] >= SPEAKS or channels == 1:
                         return Speech(counts.spoken[0])
             with self._decoding(number, separate=True) as audio:
-                return self._hear_channels(audio)
+                return self._speech_on_channels(audio)
         except AudioTooLong:
             return Speech(0)
         except (InvalidAudio, UndecodableAudio, DecodeTimeout):
@@ -190,10 +189,10 @@ class _Listener:
     def _decoding(self, number: int, *, separate: bool) -> AbstractContextManager[Decoding]:
         return self.isolation.decoding(self.path, self.limits, track=number, separate=separate, sparse=True)
 
-    def _hear_channels(self, audio: Decoding) -> Speech:
+    def _speech_on_channels(self, audio: Decoding) -> Speech:
         """Listen to each channel and to the mix, until somebody has spoken in the centre, or without one in the mix.
 
-        Where that never happens, the channel with by far the most speech is heard, if the mix drowns it.
+        Where that never happens, the channel with by far the most speech is chosen, if the mix drowns it.
         """
         channels, centre = audio.probe.channels, centre_of(audio.probe.layout)
         bass = bass_of(audio.probe.layout)
@@ -240,7 +239,7 @@ AHEAD = RATE // WINDOW
 def all_tracks(tracks: Sequence[Track], pieces: Iterable[TrackPiece], *, mixed: bool) -> Iterator[Samples]:
     """Yield all tracks, each as long as the others: of shape (n,) if they are *mixed*, else (n, tracks)."""
     sides, mix = _SideBySide(tracks), TrackMix()
-    for block in sides.hear(pieces):
+    for block in sides.blocks(pieces):
         yield mix.add(block) if mixed else block
 
 
@@ -251,7 +250,7 @@ class _SideBySide:
         usable = {track.number for track in by_preference(tracks)}
         self._buffers = {track.number: _TrackBuffer(left_behind=track.number not in usable) for track in tracks}
 
-    def hear(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples]:
+    def blocks(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples]:
         """Yield what is known of all tracks, of shape (n, tracks)."""
         buffers = self._buffers.values()
         error: PipelineError | None = None
@@ -263,7 +262,7 @@ class _SideBySide:
                     _leave_behind(buffers)
                     yield from self._take(min(one.end for one in buffers if not one.left_behind))
         except PipelineError as caught:
-            error = caught  # what came before is heard
+            error = caught  # what came before is transcribed
         yield from self._take(max(buffer.end for buffer in buffers))
         if error is not None:
             raise error
@@ -274,17 +273,17 @@ class _SideBySide:
 
 
 class SpokenTrack:
-    """Hears one track, and listens whether somebody speaks on the others. Iterate it once.
+    """Follows one track, and notices whether somebody speaks on the others.
 
-    Until somebody has spoken for a second on a track, the first in order on which somebody speaks is heard at any
-    moment; for that the samples come a second late. After that it is heard for good, as it comes.
+    Until somebody has spoken for a second on a track, the first in order on which somebody speaks is chosen at any
+    moment; for that the samples come a second late. After that it stays chosen, without delay.
     """
 
     def __init__(self, tracks: Sequence[Track], voice: VoiceDetector | None, language: str | None = None) -> None:
-        """Tracks in the *language* that is spoken are preferred. Without *voice* the usual track is heard."""
-        self._tracks = {track.number: _HeardTrack(track, voice) for track in by_preference(tracks, language)}
+        """Tracks in the *language* that is spoken are preferred. Without *voice* the usual track is chosen."""
+        self._tracks = {track.number: _ListenedTrack(track, voice) for track in by_preference(tracks, language)}
         self._order = list(self._tracks.values())
-        self._heard = self._order[0]
+        self._chosen = self._order[0]
         self._settled = False
         if voice is None or len(self._order) == 1:
             self._settle()
@@ -292,17 +291,17 @@ class SpokenTrack:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What was not heard: "code: message"."""
-        name = self._heard.track.name
+        """The notes about tracks that were not transcribed."""
+        name = self._chosen.track.name
         if self._blind:
-            told = f"Track {name} of {len(self._order)} was heard: give track to hear another one."
-            return [f"{OTHER_TRACKS}: {told}"]
-        missed = [f"{one.track.name}, {seconds(one.missed):.0f} s" for one in self._order if one.told]
-        told = f"Track {name} was heard. Somebody also spoke on track {'; track '.join(missed)}: {_ADVICE}"
-        return [f"{OTHER_TRACKS}: {told}"] if missed else []
+            message = f"Track {name} of {len(self._order)} was transcribed. Give track to choose another one."
+            return [f"{OTHER_TRACKS}: {message}"]
+        missed = [f"{one.track.name}, {seconds(one.missed):.0f} s" for one in self._order if one.reported]
+        message = f"Track {name} was transcribed. Somebody also spoke on track {'; track '.join(missed)}. {_ADVICE}"
+        return [f"{OTHER_TRACKS}: {message}"] if missed else []
 
-    def hear(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples | str]:
-        """Yield the samples that are heard, and at once a note when somebody has spoken on another track."""
+    def follow(self, pieces: Iterable[TrackPiece]) -> Iterator[Samples | str]:
+        """Yield the samples of the chosen track, and at once a note when somebody has spoken on another track."""
         error: PipelineError | None = None
         try:
             for piece in pieces:
@@ -311,7 +310,7 @@ class SpokenTrack:
                     one.put(samples)
                     yield from self._advance()
         except PipelineError as caught:
-            error = caught  # what came before is heard
+            error = caught  # what came before is transcribed
         for one in self._order:
             one.flush()
         yield from self._advance(ended=True)
@@ -319,53 +318,55 @@ class SpokenTrack:
             raise error
 
     def _advance(self, *, ended: bool = False) -> Iterator[Samples | str]:
-        heard: list[Samples] = []
+        taken: list[Samples] = []
         while not self._settled and self._is_decidable(ended=ended):
-            heard.append(self._choose())
+            taken.append(self._choose())
         if self._settled:
-            heard.append(self._heard.take(self._heard.end))
+            taken.append(self._chosen.take(self._chosen.end))
             for one in self._order:
-                if one is not self._heard:
+                if one is not self._chosen:
                     one.miss(one.end)
-        if heard and len(samples := np.concatenate(heard)):
+        if taken and len(samples := np.concatenate(taken)):
             yield samples
         for one in self._order:
-            if one.missed >= SPEAKS and not one.told:
-                one.told = True
-                told = f"Somebody speaks on track {one.track.name}, but track {self._heard.track.name} is heard"
-                yield f"{OTHER_TRACKS}: {told}: {_ADVICE}"
+            if one.missed >= SPEAKS and not one.reported:
+                one.reported = True
+                message = (
+                    f"Somebody speaks on track {one.track.name}, but track {self._chosen.track.name} is transcribed."
+                )
+                yield f"{OTHER_TRACKS}: {message} {_ADVICE}"
 
     def _is_decidable(self, *, ended: bool) -> bool:
         """Return whether enough is known of the tracks to choose the next window."""
         _leave_behind(self._order)
-        at, furthest = self._heard.start, max(one.end for one in self._order)
+        at, furthest = self._chosen.start, max(one.end for one in self._order)
         if ended:
             return at < furthest
         end = at + AHEAD * WINDOW
-        if self._heard.end >= end and self._heard.speaks:
+        if self._chosen.end >= end and self._chosen.speaks:
             return True
         return furthest >= end and all(one.end >= end or one.left_behind for one in self._order)
 
     def _choose(self) -> Samples:
-        """Return the next window of the track that is heard."""
-        if not self._heard.speaks:
-            self._heard = next((one for one in self._order if one.speaks), self._heard)
-        at = self._heard.start + WINDOW
-        self._heard.spoken += WINDOW * self._heard.begins_with_speech
-        if self._heard.spoken >= SPEAKS:
+        """Return the next window of the track that is chosen."""
+        if not self._chosen.speaks:
+            self._chosen = next((one for one in self._order if one.speaks), self._chosen)
+        at = self._chosen.start + WINDOW
+        self._chosen.spoken += WINDOW * self._chosen.begins_with_speech
+        if self._chosen.spoken >= SPEAKS:
             self._settle()
         for one in self._order:
-            if one is not self._heard:
+            if one is not self._chosen:
                 one.miss(at)
-        return self._heard.take(at)
+        return self._chosen.take(at)
 
     def _settle(self) -> None:
         self._settled = True
-        self._heard.detect = None
+        self._chosen.detect = None
 
 
 _NOTHING = np.zeros(0, np.float32)
-_ADVICE = "begin again with track to hear another one, or all of them with mix or separate."
+_ADVICE = "Begin again with track to choose another one, or all of them with mix or separate."
 
 
 class _TrackBuffer:
@@ -380,7 +381,7 @@ class _TrackBuffer:
     def steps(self, piece: TrackPiece) -> Iterator[Samples]:
         """Yield the silence before a piece, in seconds, and its samples. Each is put() before the next one.
 
-        What comes too late follows what is held, so it is heard late.
+        What comes too late follows what is held, so it stays late.
         """
         self.left_behind = False
         while (silence := piece.start - self.received) > 0:
@@ -406,15 +407,15 @@ class _TrackBuffer:
         self.end += len(samples)
 
 
-class _HeardTrack(_TrackBuffer):
+class _ListenedTrack(_TrackBuffer):
     """One track, and where somebody speaks on it."""
 
     def __init__(self, track: Track, voice: VoiceDetector | None) -> None:
         super().__init__()
         self.track = track
-        self.spoken = 0  # samples with speech that were heard
-        self.missed = 0  # that were not
-        self.told = False  # that somebody speaks
+        self.spoken = 0  # samples with speech while it was chosen
+        self.missed = 0  # samples with speech otherwise
+        self.reported = False  # was a note given?
         self._voice = voice
         self.detect = voice.stream() if voice else None  # None: does not listen
         self._framer = Framer()
@@ -445,7 +446,7 @@ class _HeardTrack(_TrackBuffer):
             self._hold(self._mix.flush())
 
     def miss(self, end: int) -> None:
-        """Take the samples up to *end*, which are not heard."""
+        """Take the samples up to *end*, which are not transcribed."""
         windows = (end - self.start) // WINDOW
         self.missed += WINDOW * sum(self._speech[:windows])
         self.take(self.start + windows * WINDOW)
@@ -473,7 +474,7 @@ def _leave_behind(buffers: Collection[_TrackBuffer]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One channel of the track that is heard."""
+    """One channel of the track that is chosen."""
 
     number: int  # from 0
     loudest_db: float  # the loudest sustained sound, in dBFS
@@ -482,10 +483,10 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What would be heard of a file."""
+    """What would be transcribed of a file."""
 
-    probe: Probe  # of the track that is heard
-    focus: int | None  # the channel that is heard while somebody speaks there, instead of the mix
+    probe: Probe  # of the track that is chosen
+    focus: int | None  # the channel that is used while somebody speaks there, instead of the mix
     speech: dict[int, bool | None]  # by track: whether somebody speaks; None: it cannot be decoded
     sound_s: float  # the length of the sound
     spoken_s: float  # how much of it has speech
@@ -496,14 +497,14 @@ class Inspection:
 
 
 def inspect(isolation: Isolation, path: Path, voice: VoiceDetector) -> Inspection:
-    """Decode and listen to a file. Raises what Isolation.decoding() raises."""
+    """Decode a file twice, and say what would be transcribed of it. Raises what Isolation.decoding() raises."""
     level, framer, detect, length = InputLevel(), Framer(), voice.stream(), 0
-    with chosen_track(isolation, path, DecodeLimits(), voice) as heard:
-        for samples in heard.samples:
+    with chosen_track(isolation, path, DecodeLimits(), voice) as audio:
+        for samples in audio.samples:
             length += len(samples)
             windows = framer.windows_of(samples)
             level.measure(windows, detect(windows))
-        probe, choice, focus, notes = heard.audio.probe, heard.choice, heard.focus, heard.notes
+        probe, choice, focus, notes = audio.decoding.probe, audio.choice, audio.focus, audio.notes
     speech: dict[int, bool | None] = dict.fromkeys(track.number for track in probe.tracks)
     speech |= {number: None if count is None else count >= SPEAKS for number, count in choice.spoken.items()}
     speech[probe.track] = level.spoken >= min(SPEAKS, length // 2)

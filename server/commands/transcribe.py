@@ -64,7 +64,6 @@ FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
 """What may fail for one recording while the others go on."""
 
 ADVICE = {
-    "unsupported_audio_format": "Convert it, for example with `ffmpeg -i FILE talk.flac`.",
     "invalid_audio": "Copy or record it again.",
     "empty_file": "Copy or record it again.",
     "quota_exceeded": "`--key` takes a key with a larger plan.",

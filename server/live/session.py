@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.memory import MemoryClaim
 from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
@@ -97,7 +97,7 @@ class LiveSession:
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
-        part: MemoryPart | None,
+        part: MemoryClaim | None,
         translation: Translation,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.

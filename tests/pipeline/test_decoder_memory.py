@@ -17,7 +17,7 @@ from pipeline.ingest import memory as memories
 from pipeline.ingest.cell import EXPENDABLE, MEMORY_BYTES
 from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.memory import PART_BYTES, DecoderMemory, usable_bytes
+from pipeline.ingest.memory import DECODER_BYTES, DecoderMemory, usable_bytes
 from tests.pipeline.boxes import mp4_of_samples
 from tests.pipeline.sounds import CLIP
 from tests.waiting import until
@@ -29,29 +29,29 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits th
 
 @pytest.fixture(scope="module")
 def isolation() -> Iterator[Isolation]:
-    with Isolation(memory=DecoderMemory(4 * PART_BYTES)) as isolation:
+    with Isolation(memory=DecoderMemory(4 * DECODER_BYTES)) as isolation:
         yield isolation
 
 
 def test_parts_are_given_while_there_is_room_and_again_when_one_came_back():
-    memory = DecoderMemory(4 * PART_BYTES)
+    memory = DecoderMemory(4 * DECODER_BYTES)
     first = [memory.try_claim(share=0.5) for _ in range(3)]
     assert [part is not None for part in first] == [True, True, False]
     parts = [memory.claim(wait_s=0), memory.claim(wait_s=0)]
-    assert memory.used_bytes == 4 * PART_BYTES
+    assert memory.used_bytes == 4 * DECODER_BYTES
     with pytest.raises(DecodersBusy):
         memory.claim(wait_s=0.01)
     threading.Timer(0.05, parts[0].release).start()
     memory.claim(wait_s=30)
     for _ in range(2):
         parts[1].release()  # the second time does nothing
-    assert memory.used_bytes == 3 * PART_BYTES
+    assert memory.used_bytes == 3 * DECODER_BYTES
 
 
 def test_a_decoder_gives_its_part_back_however_it_ends(isolation, tmp_path):
     with isolation.decoding(CLIP, ANY) as audio:
         next(iter(audio))
-        assert isolation.memory.used_bytes == PART_BYTES
+        assert isolation.memory.used_bytes == DECODER_BYTES
     broken = tmp_path / "broken"
     broken.write_bytes(b"RIFF nothing")
     for path, error in ((broken, Exception), (tmp_path / "none", FileNotFoundError)):

@@ -142,7 +142,9 @@ def test_bytes_that_are_no_audio_are_named(clip, first):
     for behind in (b"", encode(clip, "wav", "pcm_s16le")):
         samples, notes = hear(encode(clip, *FORMS[first]) + letter + behind)
         assert len(samples) == pytest.approx((1 + bool(behind)) * len(clip), abs=position(0.1))
-        assert notes == (f"{UNHEARD}: 20000 bytes of the file were not transcribed. They come after the end of its audio.",)
+        assert notes == (
+            f"{UNHEARD}: 20000 bytes of the file were not transcribed. They come after the end of its audio.",
+        )
 
 
 @pytest.mark.parametrize("first", ["wav", "flac", "opus", "webm"])
