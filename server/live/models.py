@@ -22,8 +22,7 @@ from pipeline.recognition.turn_checks import EAGERNESS
 from pipeline.recognition.turn_end import TurnEndDetector
 from pipeline.recognition.turns import TurnOptions
 from pipeline.speakers.known import learn_voices
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
-from pipeline.speakers.state import SpeakerState
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.rewriting import TextRewriter

@@ -12,9 +12,8 @@ import orjson
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
 from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryClaim
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
-from pipeline.speakers.state import SpeakerState
 from pipeline.timeline import TurnEnd, turns_of, unpack
 from pipeline.transcription import Transcription
 from server.background import compute, total_bytes
