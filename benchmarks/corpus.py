@@ -36,12 +36,12 @@ from benchmarks.tracks import Track
 from benchmarks.word_times import Span, Timed, offsets, sounds_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
+from pipeline.events import TimedEvent
 from pipeline.ingest.decode import recording
 from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.timed_events import TimedEvent
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.words import Word, join_words
 
 OURS, LIVE = "ours", "ours live"

@@ -46,14 +46,12 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
-from pipeline.recognition.engines.found import AUTO, EngineSettings
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.models import locate
-from pipeline.recognition.latency import BALANCED, with_latency
-from pipeline.recognition.model_set import KnownModel, ModelSet
+from pipeline.recognition.model_set import AUTO, EngineSettings, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import BALANCED, StreamOptions, with_latency
 from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
@@ -78,13 +76,12 @@ class Ours:
         settings = EngineSettings(engine="whisper", model=models, device="cpu", threads=1)
         found = find_models(settings)
         self._engines: dict[str, Engine] = {model.name: model.load() for model in found.models}
-        self._known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
-        self._routes = found.routes
+        self._found = found
         self.clock = clock_of([memoise_engine(engine) for engine in self._engines.values()])
         self._voice = VoiceDetector()
 
     def _models(self) -> ModelSet:
-        models = ModelSet(self._known, self._engines.__getitem__, routes=self._routes)
+        models = ModelSet(self._found.models, self._engines.__getitem__, routes=self._found.routes)
         for name in models.names:
             models.pin(name)
         return models

@@ -31,18 +31,16 @@ from benchmarks.tracks import Track, Truth, recordings
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
-from pipeline.events import Partial, SegmentClosed, WordsCommitted
+from pipeline.events import Partial, SegmentClosed, TimedEvent, WordsCommitted
 from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.latency import BALANCED, LATENCIES, with_latency
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.timed_events import TimedEvent
+from pipeline.recognition.stream_options import BALANCED, LATENCIES, StreamOptions, with_latency
 from pipeline.words import Word, join_words
 
 LENGTH_S = 120.0  # of a joined track

@@ -12,9 +12,8 @@ from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.model_set import EngineSettings, ModelSet
 
 
 def recognise(paths: Sequence[Path], *, model: str, at_once: int) -> list[RecognitionResult]:

@@ -25,9 +25,8 @@ from pipeline.batch import packing_options
 from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.model_set import EngineSettings, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 
 LANGUAGES = (

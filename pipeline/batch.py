@@ -1,8 +1,8 @@
-"""Turns a file into words, chunk by chunk. Workers in server/jobs/ call it.
+"""Turns a file into words, chunk by chunk.
 
-Decoding and voice detection run on a thread, a few decode jobs ahead of the model. These jobs wait in the scheduler
-together, so that it can fill its batches. Chunks come in order and depend on the audio alone: after a crash,
-transcribe() is called again with the stored chunks and continues after them.
+Decoding and voice detection run on a thread, a few decode jobs ahead of the model. Those of a channel wait in the
+scheduler together (DecodeQueue), so that it can fill its batches. Chunks come in order and depend on the audio alone:
+after a crash, transcribe() is called again with the stored chunks and continues after them.
 """
 
 import asyncio
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.attribution import number_speakers, scripted_turns
-from pipeline.audio import RATE, Samples
-from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue
+from pipeline.audio import RATE, Samples, position
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.crosstalk import CrosstalkGate
 from pipeline.ingest.gain import InputLevel
@@ -29,12 +28,22 @@ from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_cha
 from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
 from pipeline.ingest.track_choice import chosen_track
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.language_names import ENGLISH
-from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
-from pipeline.recognition.hints import NO_HINTS, Hints
+from pipeline.languages import ENGLISH
+from pipeline.recognition.engine import (
+    MIN_SPEECH_S,
+    NO_HINTS,
+    SCRIPTED,
+    TRANSCRIBE,
+    TRANSLATE,
+    DecodeRequest,
+    Engine,
+    Hints,
+    RecognitionResult,
+    phrases,
+)
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.phrases import phrases
 from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
@@ -49,6 +58,16 @@ T = TypeVar("T")
 
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
+
+BATCHES_AHEAD = 2
+"""Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
+
+REMEMBERED = 5
+"""Jobs whose language is a hint for a later one: a single job may be wrong."""
+
+MAX_SPAN = position(300)
+"""The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
+one, and their jobs fill the memory meanwhile."""
 
 
 def packing_options(longest_job: int) -> PackingOptions:
@@ -436,3 +455,125 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items
         await loop.run_in_executor(threads, items.close)  # type: ignore[attr-defined]  # generators have it
+
+
+@dataclass(slots=True)
+class _QueuedItem:
+    item: Packed
+    answer: "asyncio.Task[RecognitionResult] | None" = None  # None: silence
+
+
+class DecodeQueue:
+    """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
+
+    The language of each job is found anew, unless the order names it. What was spoken *max_jobs* and more earlier is a
+    hint: those jobs are certainly recognised, so the same file always gives the same hints. A job with little speech
+    waits for the one before it, whose language is its hint.
+    """
+
+    def __init__(
+        self,
+        recogniser: LanguageRouter,
+        *,
+        tenant: str,
+        language: str | None,
+        languages: frozenset[str],
+        before: Sequence[str | None],
+        task: str,
+        hints: Hints,
+        max_jobs: int,
+    ) -> None:
+        """Make an empty queue.
+
+        *before* has the languages of the jobs that were recognised before a restart, the last one at its end. The rest
+        is as in BatchOptions.
+        """
+        self._recogniser = recogniser
+        self._tenant = tenant
+        self._language = language
+        self._languages = languages
+        self._task = task
+        self._hints = hints
+        self._max_jobs = max_jobs
+        self._spoken = deque(before, maxlen=max_jobs + REMEMBERED - 1)
+        self._items: deque[_QueuedItem] = deque()
+
+    def add(self, item: Packed) -> None:
+        """Append an item, and give it to the scheduler if it is a job. The queue must not be full."""
+        queued = _QueuedItem(item)
+        if isinstance(item, DecodeJob):
+            request = DecodeRequest(
+                samples=item.samples,
+                start=item.start,
+                language=self._language,
+                languages=self._languages,
+                before=self._language_before(),
+                task=self._task,
+                hints=self._hints,
+                voiced=item.voiced,
+            )
+            neighbour: asyncio.Task[RecognitionResult] | None = None
+            if self._language is None and 0 < request.voiced_s < MIN_SPEECH_S:
+                neighbour = next((one.answer for one in reversed(self._items) if one.answer is not None), None)
+                if neighbour is None and self._spoken:
+                    request = replace(request, before=self._spoken[-1])
+            queued.answer = asyncio.ensure_future(self._recognise(request, neighbour))
+        self._items.append(queued)
+
+    async def _recognise(
+        self, request: DecodeRequest, neighbour: "asyncio.Task[RecognitionResult] | None"
+    ) -> RecognitionResult:
+        """Recognise a job, after its *neighbour* if its language should be known."""
+        if neighbour is not None:
+            await asyncio.wait([neighbour])  # its error is that of the file, which ends with it
+            request = replace(request, before=neighbour.result().language or request.before)
+        return await self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._items)
+
+    @property
+    def full(self) -> bool:
+        return self._jobs >= self._max_jobs or self._is_long
+
+    @property
+    def first_is_done(self) -> bool:
+        return bool(self._items) and (self._items[0].answer is None or self._items[0].answer.done())
+
+    async def first(self) -> tuple[Packed, RecognitionResult | None]:
+        """Wait for the oldest item, remove it, and return it with its result."""
+        first = self._items[0]
+        result = await first.answer if first.answer is not None else None
+        self._items.popleft()
+        if result is not None:
+            silent = not result.words and len(self._spoken) > 0
+            self._spoken.append(self._spoken[-1] if silent else result.language)
+        return first.item, result
+
+    async def close(self) -> None:
+        """Cancel the jobs that are still in the scheduler."""
+        answers = [queued.answer for queued in self._items if queued.answer is not None]
+        for answer in answers:
+            answer.cancel()
+        if answers:
+            await asyncio.wait(answers)
+
+    @property
+    def _jobs(self) -> int:
+        return sum(queued.answer is not None for queued in self._items)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the waiting items span MAX_SPAN."""
+        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
+        return bool(ends) and ends[-1] - ends[0] >= MAX_SPAN
+
+    def _language_before(self) -> str | None:
+        """Return the language of most of the REMEMBERED jobs that came *max_jobs* or more before the newest one.
+
+        They are already recognised.
+        """
+        back = self._max_jobs - self._jobs
+        known = list(self._spoken)[: len(self._spoken) - back + 1][-REMEMBERED:] if back > 0 else []
+        return max(reversed(known), key=known.count, default=None)

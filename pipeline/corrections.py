@@ -14,7 +14,7 @@ from itertools import groupby
 
 from rapidfuzz.distance import Levenshtein
 
-from pipeline.language_profiles import comparable, graphemes, is_unspaced
+from pipeline.languages import comparable, graphemes, is_unspaced
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
 from pipeline.timeline import Change, Correction, SpeakerName, SpeakersJoined, StoredWord, WordsGiven, WordsReplaced

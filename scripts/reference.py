@@ -18,11 +18,11 @@ from typing import Any
 
 import httpx
 
-from pipeline.text.address_words import ADDRESS_LANGUAGES
+from pipeline.text.addresses import ADDRESS_LANGUAGES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
-from server.accounts.plans import BUILT_IN
+from server.accounts.limits import BUILT_IN
 from server.config import VARIABLES
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS
 from server.http.codes import CODES
@@ -30,15 +30,14 @@ from server.http.middleware import EXPOSING, MAX_QUERY_FIELDS
 from server.http.problems import Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, close_code
 from server.jobs.correcting import MAX_CHANGES
-from server.jobs.members import Member
-from server.jobs.order_members import FILE_MEMBERS, LIVE_MEMBERS
 from server.metrics import Metrics
 from server.model import bounds
 from server.model.deliveries import MAX_PENDING_PER_ACCOUNT, MAX_PENDING_PER_URL
+from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import JOB_CODES
-from server.model.public_events import EVENTS
-from server.model.warnings import WARNINGS
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
+from server.parsing.declared import FILE_MEMBERS, LIVE_MEMBERS
+from server.parsing.members import Member
+from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
 from server.storage.sql.endings import MAX_ATTEMPTS
 from server.storage.sql.jobs import MAX_QUEUED
 from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
@@ -83,15 +82,13 @@ def plans() -> str:
 def languages() -> str:
     """What the text stage knows of which language."""
     rows = (
-        ("`numerals`", NUMERAL_LANGUAGES, "refused where the order says the language, else numbers stay as they are"),
+        ("`numerals`", NUMERAL_LANGUAGES, "refused if the request names the language, else numbers stay as they are"),
         ("`redact` of numbers in words", NUMERAL_LANGUAGES, "figures are hidden, words stay"),
         ("`redact` of figures and written addresses", ("all",), ""),
-        ("`redact` of spoken addresses", ADDRESS_LANGUAGES, "the English words; a warning says so"),
+        ("`redact` of spoken addresses", ADDRESS_LANGUAGES, "the English words, with a warning"),
         ("`profanity_filter`", SWEAR_LANGUAGES, "the English words"),
-        ("`sounds_like`", ("en",), "by letters in place of sounds"),
-        ("`replace`, `search`, `paragraphs`", ("all",), ""),
-        ("`endpointing=semantic`", ("all",), ""),
-        ("`task=translate`", ("all",), ""),
+        ("`sounds_like`", ("en",), "by letters instead of sounds"),
+        ("`replace`, `search`, `paragraphs`, `endpointing=semantic`, `task=translate`", ("all",), ""),
     )
     return _table(("what", "languages", "in others"), ((what, ", ".join(where), rest) for what, where, rest in rows))
 
@@ -127,15 +124,15 @@ def _kind(schema: Mapping[str, Any]) -> str:
     kind = " or ".join(kind) if isinstance(kind, list) else kind
     if kind == "array":
         return f"list of {_kind(schema.get('items', {}))}"
-    bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
+    least, most = schema.get("minimum"), schema.get("maximum")
+    bounds = "" if least is None else f", from {least}" if most is None else f", {least} to {most}"
     if "maxLength" in schema:
-        return f"text of up to {schema['maxLength']} characters"
-    words = {"string": "text", "boolean": "true or false", "integer": "whole number", "object": "JSON object"}
-    return words.get(kind, kind) + (f", {' to '.join(bounds)}" if bounds else "")
+        return f"text, up to {schema['maxLength']:,} characters"
+    return {"string": "text", "boolean": "true or false", "object": "JSON object"}.get(kind, kind) + bounds
 
 
 def _default(value: object) -> str:
-    if value in (None, "", (), {}):
+    if value in (None, "", (), [], {}):
         return ""
     text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"`{text.lower() if isinstance(value, bool) else text}`"
@@ -210,13 +207,17 @@ def metrics() -> str:
     found = []
     for family in Metrics().registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        found.append((f"`{name}`", family.type, family.documentation))
-    return _table(("metric", "type", "what it says"), sorted(found))
+        found.append((f"`{name}`", family.documentation))
+    return _table(("metric", "what it says"), sorted(found))
 
 
 def errors() -> str:
-    rows = ((str(status), f"`{code}`", title) for code, (status, title) in CODES.items())
-    return _table(("status", "code", "title"), sorted(rows))
+    """The error codes of each HTTP status. A title stands beside its code if it says more, in two words at least."""
+    by_status: dict[int, list[str]] = {}
+    for code, (status, title) in sorted(CODES.items()):
+        says_more = len({word for word in title.lower().split() if len(word) > 3} - set(code.split("_"))) > 1
+        by_status.setdefault(status, []).append(f"`{code}`" + f" ({title})" * says_more)
+    return _table(("status", "codes"), ((str(status), ", ".join(by_status[status])) for status in sorted(by_status)))
 
 
 def job_errors() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from pipeline.text.phones import regions
+from pipeline.text.options import regions
 
 PREFIX = "SCRIBEWIRE_"
 
@@ -202,13 +202,13 @@ class Config:
     engine: str = _variable(
         "auto",
         _one_of("auto", "whisper", "scripted"),
-        "auto, whisper or scripted; auto is whisper, and scripted says the words of a script",
+        "auto, whisper or scripted; auto is whisper, and scripted a fake engine that emits a fixed script on a timer",
     )
     whisper_model: str = _variable(
         "auto",
         _text,
         "name or folder of a Whisper model, and models of single languages, as in large-v3-turbo,en=distil-large-v3; "
-        "auto is the best choice that needs no download",
+        "auto is the best that needs no download",
     )
     model_memory_mib: int = _variable(
         "auto",
@@ -218,7 +218,7 @@ class Config:
     model_idle_s: int = _variable(
         "900",
         _whole(0, 604_800),
-        "seconds without use after which a model is unloaded, but for those loaded at the start; 0 keeps all",
+        "seconds without use after which a model is unloaded, except those loaded at the start; 0 keeps all",
     )
     max_live_sessions: int = _variable(
         "auto",
@@ -232,18 +232,18 @@ class Config:
     profanity_file: Path | None = _variable(
         "",
         _optional_file,
-        "a text file with the words that `profanity_filter` stars, in place of the known ones; "
-        "`word*` stands for all that begin so, `*word` for all that end so; # begins a comment",
+        "a text file with the words that `profanity_filter` stars, instead of the known ones; "
+        "`word*` is all that begin so, `*word` all that end so; # begins a comment",
     )
     phone_region: str | None = _variable(
         "",
         _region,
-        "two letters, such as US, of the region whose telephone numbers are said, where a request names none",
+        "region of telephone numbers if a request names none: two letters, such as US",
     )
     latency: str = _variable(
         "balanced",
         _one_of("low", "balanced", "accurate"),
-        "low, balanced or accurate: how soon live words are final, where a session says nothing",
+        "low, balanced or accurate: how soon live words are final, if a session says nothing",
     )
     device: str = _variable("auto", _one_of("auto", "cpu", "cuda"), "auto, cpu or cuda: where the model runs")
     compute_type: str = _variable("auto", _text, "CTranslate2 number type: int8, int8_float16, float16, float32")
@@ -276,15 +276,15 @@ class Config:
     max_connections: int = _variable(
         "auto",
         _whole(1, 500_000, auto=0),
-        "open connections; auto is what the limit of open files suffices for, at most 10,000",
+        "open connections; auto is as many as the limit of open files allows, at most 10,000",
     )  # 0: as many as the descriptors suffice for
     max_connections_per_address: int = _variable(
         "auto",
         _whole(1, 500_000, auto=0),
-        "of them, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
+        "of these, those of one IPv4 address or IPv6 /64; auto is half; trusted proxies have no limit",
     )  # 0: half of all
-    wait_default: int = _variable("60", _whole(0, 3600), "seconds a POST holds for its result")
-    wait_max: int = _variable("300", _whole(0, 3600), "most seconds a client may ask to hold")
+    wait_default: int = _variable("60", _whole(0, 3600), "seconds that a POST waits for its result")
+    wait_max: int = _variable("300", _whole(0, 3600), "most seconds that a client may ask to wait")
     signup: str = _variable(
         "open", _one_of("open", "token", "off"), "open, token or off: who may make a key without having one"
     )
@@ -298,7 +298,7 @@ class Config:
         "a proxy, while no accounts were made",
     )
     egress_allow_cidrs: tuple[Network, ...] = _variable(
-        "", _networks, "private networks that URLs and webhooks may reach all the same"
+        "", _networks, "private networks that URLs and webhooks may reach"
     )
     allow_http_sources: bool = _variable("0", _switch, "1 allows http in addition to https in url and webhook_url")
     trusted_proxies: tuple[Network, ...] = _variable("", _networks, "proxies whose X-Forwarded-For is believed")
@@ -311,7 +311,7 @@ class Config:
         "", _optional_file, "a limits.toml that replaces the built-in plans and numbers"
     )
     estimator_price_feed: Path | None = _variable(
-        "", _optional_file, "price snapshot of the estimator that replaces the built-in one"
+        "", _optional_file, "price snapshot of the estimator, instead of the built-in one"
     )
     estimator_ranks_dir: Path | None = _variable(
         "", _optional_file, "folder with tiktoken rank files for the estimator"
@@ -332,7 +332,9 @@ class Config:
     )
     log_format: str = _variable("text", _one_of("text", "json"), "text or json")
     log_level: str = _variable(
-        "info", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error: the least that is logged"
+        "info",
+        _one_of("debug", "info", "warning", "error"),
+        "debug, info, warning or error: the lowest level that is logged",
     )
 
     @property

@@ -55,12 +55,12 @@ class Metrics:
         )
         self.translations_withdrawn = counter("translations_withdrawn", "Words translated twice live: must stay 0")
         self.speaker_revisions = counter("speaker_revisions", "Times that live words got other speakers")
-        self.speakers_found = counter("speakers_found", "Speakers of jobs that ended, told apart by their voices")
-        self.speakers_cpu = counter("speakers_cpu_seconds", "Processor time that telling live speakers apart took")
+        self.speakers_found = counter("speakers_found", "Speakers of jobs that ended, by their voices")
+        self.speakers_cpu = counter("speakers_cpu_seconds", "Processor time of labelling live speakers")
         self.webhook_backlog = gauge("webhook_backlog", "Deliveries still to be made")
         self.webhook_attempts = counter("webhook_attempts", "Webhook attempts", "outcome")
         self.decoder_memory = gauge("decoder_memory_bytes", "Memory set aside for running decoders")
-        self.loop_lag = histogram("loop_lag_seconds", "How much too late the event loop wakes a sleeper", _LOOP_LAG)
+        self.loop_lag = histogram("loop_lag_seconds", "How late the event loop wakes a sleeper", _LOOP_LAG)
 
     def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         return Gauge(f"scribewire_{name}", meaning, labels, registry=self.registry)
@@ -99,7 +99,7 @@ class ModelMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         where = ["environment", "model"]
         kind = [*where, "urgency"]
-        windows = CounterMetricFamily("scribewire_model_windows", "Windows of audio heard", labels=kind)
+        windows = CounterMetricFamily("scribewire_model_windows", "Windows of audio recognised", labels=kind)
         audio = CounterMetricFamily("scribewire_model_audio_seconds", "Audio in them", labels=kind)
         waited = CounterMetricFamily("scribewire_model_wait_seconds", "From request to call, all windows", labels=kind)
         busy = CounterMetricFamily("scribewire_model_busy_seconds", "Time of the model that they took", labels=kind)
@@ -126,7 +126,7 @@ class ModelMetrics(Collector):
             behind.add_metric([environment], max((now.behind_s for now in loaded.values()), default=0.0))
         listening = CounterMetricFamily(
             "scribewire_speakers_model_seconds",
-            "Processor time of the models of voices, files and live",
+            "Processor time of the speaker models, files and live",
             labels=["environment"],
         )
         for environment, cpu_s in self.speakers_cpu_s.items():

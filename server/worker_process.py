@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.memory import usable_bytes
-from server.accounts.limits import Limits
-from server.accounts.plans import Plans
+from server.accounts.limits import Limits, Plans
 from server.clock import now_ms
 from server.config import Config
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
 from server.engines import ServedModels
 from server.jobs import housekeeping
-from server.jobs.erasing import Eraser
+from server.jobs.attempts import WorkerTools
 from server.jobs.finishing import Finisher
-from server.jobs.housekeeping import Chore, JobChores, Sweeper
+from server.jobs.housekeeping import Chore, Eraser, JobChores, Sweeper
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerTools
-from server.jobs.worker import Workers
+from server.jobs.workers import Workers
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage

@@ -15,17 +15,18 @@ PACKAGES = ("server", "pipeline", "estimator")
 MAY_IMPORT = {"server": {"server", "pipeline", "estimator"}, "pipeline": {"pipeline"}, "estimator": {"estimator"}}
 
 FLOORS = (
-    {"clock", "config", "metrics", "waiting", "capacity", "model"},
+    {"clock", "config", "metrics", "waiting", "capacity"},
+    {"model"},
     {"logs", "keyed_limits"},
     {"faults", "background", "http", "client", "storage"},
-    {"egress", "accounts", "translation"},
+    {"egress", "accounts", "translation", "parsing"},
     {"jobs", "records"},
     {"webhooks", "streams"},
     {"live"},
     {"requests"},
-    {"routes", "dialects", "idle_models"},
+    {"routes", "dialects"},
     {"engines"},
-    {"offering", "worker_process"},
+    {"worker_process"},
     {"app", "transport"},
     {"commands"},
     {"__main__"},

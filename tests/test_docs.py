@@ -10,14 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline.documents.spoken import LANGUAGE_DOUBTFUL
+from pipeline.attribution import LANGUAGE_DOUBTFUL
 from pipeline.ingest import notes
 from pipeline.ingest.notes import IDENTICAL_CHANNELS, OTHER_TRACKS, QUIET_INPUT, UNDECODABLE_TRACK
 from scripts import reference
+from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import TERMINAL
-from server.model.public_events import EVENTS
-from server.model.warnings import WARNINGS
-from server.translation.running import INCOMPLETE, UNAVAILABLE
+from server.translation.translations import INCOMPLETE, UNAVAILABLE
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
@@ -79,7 +78,7 @@ def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
         path.read_text(encoding="utf-8")
         for place in ("pipeline", "server")
         for path in (ROOT / place).rglob("*.py")
-        if path.name != "warnings.py"
+        if path != ROOT / "server" / "model" / "events.py"
     )
     assert [name for name in WARNINGS if not re.search(rf"\b{name}\b", code)] == []
     given = {
@@ -92,7 +91,7 @@ def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
 
 
 def test_every_event_that_the_code_sends_is_in_the_reference_and_no_other():
-    code = (ROOT / "server" / "model" / "public_events.py").read_text(encoding="utf-8")
+    code = (ROOT / "server" / "model" / "events.py").read_text(encoding="utf-8")
     sent = {"partial", *re.findall(r'_event\("([a-z_.]+)"', code), *(f"job.{state}" for state in TERMINAL)}
     assert sent == EVENTS.keys()
 

@@ -117,7 +117,7 @@ PINS = (
     Pin(
         "faster_whisper.feature_extractor:FeatureExtractor",
         "mel_filters",
-        "pipeline/recognition/turn_end.py",
+        "pipeline/recognition/turns.py",
         "features of the sound, for words and for the ends of turns",
     ),
     Pin(
@@ -160,7 +160,7 @@ UNDOCUMENTED_MODULES = {
 IMPORTED_OF_THEM = {
     ("pipeline/recognition/engines/whisper/engine.py", "faster_whisper.tokenizer.Tokenizer"),
     ("pipeline/recognition/engines/whisper/engine.py", "faster_whisper.transcribe.get_suppressed_tokens"),
-    ("pipeline/recognition/turn_end.py", "faster_whisper.feature_extractor.FeatureExtractor"),
+    ("pipeline/recognition/turns.py", "faster_whisper.feature_extractor.FeatureExtractor"),
     ("server/transport/http_protocol.py", "uvicorn.protocols.http.httptools_impl.HttpToolsProtocol"),
     ("server/transport/http_protocol.py", "uvicorn.protocols.http.httptools_impl.RequestResponseCycle"),
     ("server/transport/websocket.py", "uvicorn.protocols.utils.ClientDisconnected"),

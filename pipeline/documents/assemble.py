@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pipeline.attribution import by_speaker, final_turns
-from pipeline.audio import RATE, seconds
-from pipeline.documents.spoken import (
+from pipeline.attribution import (
+    by_speaker,
     certainty,
     doubtful_languages,
+    final_turns,
     speech_by_language,
     without_only_language,
     wordless_language,
 )
+from pipeline.audio import RATE, seconds
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 

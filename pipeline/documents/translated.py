@@ -14,7 +14,7 @@ import regex
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import OUTPUT_FORMATS, OutputFormat
-from pipeline.language_profiles import UNSPACED
+from pipeline.languages import UNSPACED
 from pipeline.timeline import Translation
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Transcript, Word

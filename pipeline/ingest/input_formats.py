@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.language_names import language_named
+from pipeline.languages import language_named
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import onnxruntime
 from pipeline.audio import RATE, WINDOW, DetectLiveSpeech, Samples, Windows
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest.gain import GainControl, levels_db
-from pipeline.packaged import find_packaged
+from pipeline.weights import find_packaged
 
 CONTEXT = 64
 STATE = 128

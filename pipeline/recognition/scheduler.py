@@ -275,7 +275,7 @@ class Scheduler:
         """*order* is that of the other models on this machine. None: there is no other model."""
         self.engine = engine
         self._order = order or CallOrder()
-        self._longest_call_s = LONGEST_CALL_S
+        self.longest_call_s = LONGEST_CALL_S  # after which a call counts as hanging
         self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}")
         self._running = 0  # calls
         self._hanging = 0  # of these, those that have taken too long
@@ -386,7 +386,7 @@ class Scheduler:
         self._weigh()
         self._running += 1
         loop, call = asyncio.get_running_loop(), _Call(group, time.monotonic())
-        call.late = loop.call_later(self._longest_call_s, self._note_hanging, call)
+        call.late = loop.call_later(self.longest_call_s, self._note_hanging, call)
         answering = loop.run_in_executor(self._threads, group[0].run, [work.item for work in group])
         answering.add_done_callback(partial(self._end_call, call))
 
@@ -394,7 +394,7 @@ class Scheduler:
         """Fail all that waits for this model: until the call comes back, if ever, nothing else can be asked."""
         call.hangs = True
         self._hanging += 1
-        late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
+        late = EngineTimeout(f"the recogniser gave no answer in {self.longest_call_s:g} s")
         for work in call.group:
             work.fail(late)
         self._fail_waiting(late)

@@ -17,8 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.packaged import read_checked
-from pipeline.weights import SEGMENTATION
+from pipeline.weights import SEGMENTATION, read_checked
 
 Array = NDArray[np.float32]
 

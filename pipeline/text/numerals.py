@@ -14,7 +14,7 @@ from text_to_num import find_numbers
 
 from pipeline.text.figures import LEAST_ORDINAL, Reader, Token, WordRun, bare
 from pipeline.text.languages import Vocabulary
-from pipeline.text.phones import format_phone
+from pipeline.text.options import format_phone
 from pipeline.text.wording import as_one
 from pipeline.words import Word
 

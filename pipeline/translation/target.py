@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipeline.audio import Samples
+from pipeline.events import Changes
 from pipeline.translation.translator import (
     TranslationRequest,
     Translator,
@@ -19,7 +20,6 @@ from pipeline.translation.translator import (
     answer_of,
 )
 from pipeline.translation.units import Backlog, NumberedWord, Unit
-from pipeline.waking import Changes
 
 CONTEXT_PAIRS = 2
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0

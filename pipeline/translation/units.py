@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from pipeline.audio import position
-from pipeline.language_profiles import CLAUSE_ENDS, SENTENCE_ENDS
+from pipeline.languages import CLAUSE_ENDS, SENTENCE_ENDS
 from pipeline.words import Word, join_words
 
 MOST_WORDS = 15

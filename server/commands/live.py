@@ -30,9 +30,9 @@ from server.client import Client, LiveStream
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.request_options import add_options, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
-from server.jobs import order_members as declared
-from server.jobs.orders import parse_live_order
 from server.model.orders import CONTAINER
+from server.parsing import declared
+from server.parsing.orders import parse_live_order
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"

@@ -15,9 +15,9 @@ from rich.table import Table
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.found import AUTO
-from pipeline.recognition.engines.hub import ReportProgress
+from pipeline.recognition.engines.models import ReportProgress
 from pipeline.recognition.engines.whisper.loading import choose_names
+from pipeline.recognition.model_set import AUTO
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import PUBLISHED, SEGMENTATION
 from server.config import PREFIX, Config

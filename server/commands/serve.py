@@ -17,9 +17,8 @@ from estimator import EstimateError, Estimator
 from pipeline.batch import BatchOptions
 from pipeline.ingest.seccomp import close_memory
 from pipeline.words import join_words
-from server.accounts.issuing import open_account
-from server.accounts.limits import Limits
-from server.accounts.plans import read_limits
+from server.accounts.keys import open_account
+from server.accounts.limits import Limits, read_limits
 from server.app import Service, build
 from server.background import share_interpreter
 from server.commands.connection import add_settings, machine_address, noted
@@ -27,10 +26,9 @@ from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.commands.stopping import stop_signals
 from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
-from server.engines import ServedModels, open_decoder, open_engines
+from server.engines import OfferWatch, ServedModels, open_decoder, open_engines, publish_offer
 from server.logs import configure, log
-from server.offering import OfferWatch, publish_offer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.folder import claim_folder

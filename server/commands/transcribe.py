@@ -31,10 +31,10 @@ from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
 from pipeline.ingest.input_formats import DecodeLimits
-from pipeline.language_names import ENGLISH, language_named
+from pipeline.languages import ENGLISH, language_named
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.client import Client, ServiceError
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.recordings import (
     PIPE,
@@ -50,12 +50,11 @@ from server.commands.recordings import (
 from server.commands.request_options import Given, add_options, comma_list, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
 from server.engines import ServedModels, open_engines
-from server.jobs import order_members as declared
-from server.jobs.orders import parse_order
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
-from server.model.instants import iso
 from server.model.orders import Order
+from server.parsing import declared
+from server.parsing.orders import parse_order
 
 MAX_AT_ONCE = 16  # a server lets an account follow 20 files at a time
 CANCEL_S = 5.0  # how long Ctrl-C waits for a server

@@ -11,7 +11,7 @@ from starlette.routing import WebSocketRoute
 
 from server.http.operation import ErrorShape, Operation
 from server.records.records import CallbackBody
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from server.http.codes import CODES
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.model.jobs import Job, State
-from server.requests.parts import RouteParts
-from server.requests.request import deliver_results
+from server.requests.request import RouteParts, deliver_results, wait_for_end
 
 HOLD_S = 600  # longest wait; these clients cannot poll
 RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_completed", "output_not_found")
@@ -25,7 +24,7 @@ async def answer_finished(
     await parts.eraser.settle(job.id)
     asked_at = now_ms()
     with parts.eraser.holding(job.id):
-        over = await parts.waiter.wait_for_end(job, wait_s=HOLD_S)
+        over = await wait_for_end(job, parts.jobs, parts.closing, wait_s=HOLD_S)
         _require_results(over, asked_at)
         response = await make(over)
     response.headers.update(warning_headers(over.warnings))

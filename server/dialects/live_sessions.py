@@ -12,13 +12,13 @@ import orjson
 from starlette.requests import HTTPConnection
 
 from server.http.caller import Caller
-from server.jobs.orders import ParsedRequest
 from server.live.session import LiveSession, Seat
 from server.model.errors import ConcurrencyLimited
 from server.model.jobs import Submitted
 from server.model.orders import Order
-from server.requests.parts import RouteParts
-from server.streams.rendering import json_with_type
+from server.parsing.orders import ParsedRequest
+from server.requests.request import RouteParts
+from server.streams.feed import json_with_type
 
 Frame: TypeAlias = Mapping[str, Any]
 """An event or partial as the server's own WebSockets send it."""

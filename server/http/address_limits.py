@@ -49,7 +49,7 @@ class IdleReport:
 
 
 class AddressLimits(Protocol):
-    """Limits what one network address may do. requests/address_counters.py implements it."""
+    """Limits what one network address may do. requests/limits.py implements it."""
 
     def check_connections(self, scope: Scope) -> None:
         """Count the connection for the address that a proxy forwarded. Raises Problem too_many_connections."""

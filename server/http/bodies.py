@@ -17,7 +17,7 @@ from server.http.headers import clean_filename, extended_filename
 from server.http.large_bodies import LargeBodies, Place, off_loop
 from server.http.problems import Problem
 from server.model.errors import invalid_member
-from server.model.received import Received, StoredFile
+from server.model.jobs import Received, StoredFile
 from server.waiting import MIN_BYTES_S, in_pace
 
 MULTIPART = "multipart/form-data"

@@ -16,6 +16,7 @@ class Caller:
     key: ApiKey | None = None
     plan: Plan | None = None
     window: WindowUse | None = None  # of the one-minute window, if the request was counted
+    idempotency_key: str | None = None  # of a POST request
     owner: bool = False  # the machine's owner, by the page's cookie: nothing is rationed
 
     @property

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.json import encode as json_bytes
 
 from pipeline.errors import AudioTooLong, PipelineError
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.http.codes import CODES
 from server.http.headers import seconds_until
 from server.model import answers
@@ -27,7 +27,6 @@ from server.model.errors import (
     TooManyKeys,
     WrongScope,
 )
-from server.model.instants import iso
 
 TYPE_BASE = "https://scribewire.dev/problems/"  # an identifier, equal on every installation; not a link
 UNAVAILABLE = 503

@@ -1,7 +1,7 @@
 """The components of /openapi.json: JSON Schemas of requests, and those of answers, which come from model/answers.py.
 
 The contract tests check every answer against them. Dialects add their own, made of the parts in this file, and
-jobs/order_members.py adds those of orders.
+parsing/declared.py adds those of orders.
 """
 
 from collections.abc import Mapping

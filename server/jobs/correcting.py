@@ -38,7 +38,7 @@ from server.jobs.finishing import render_output
 from server.model.errors import FieldError, Refused, invalid
 from server.model.jobs import Job, State
 from server.storage.sql.storage import Storage
-from server.translation.corrected import CorrectedTranslations
+from server.translation.translations import CorrectedTranslations
 
 MAX_CHANGES = 1000
 MAX_TEXT = 10_000  # signs of one change

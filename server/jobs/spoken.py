@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipeline.language_names import NamedLanguage, language_named, unknown_language
-from server.jobs.members import FORM_LIST, InvalidValue, Member, Members, Parser, string, texts
+from pipeline.languages import NamedLanguage, language_named, unknown_language
 from server.model.offers import Offer
+from server.parsing.members import FORM_LIST, InvalidValue, Member, Members, Parser, string, texts
 
 ANY = ("auto", "multi", "none", "null", "undefined")
 """Names that stand for any language: the one that is spoken is found for each utterance, as without a name.

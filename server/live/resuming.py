@@ -11,7 +11,7 @@ from itertools import pairwise
 from pipeline.audio import WINDOW, position
 from pipeline.recognition.stream_options import StreamStart
 from pipeline.transcription import ChannelState, Continuation, Transcription
-from pipeline.translation.kept_audio import needed_from
+from pipeline.translation.translator import needed_from
 from pipeline.words import Word
 from server.model.orders import Order
 from server.translation.targets import Translation

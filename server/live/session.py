@@ -17,26 +17,32 @@ from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
-from pipeline.translation.kept_audio import KeptAudio, needed_from
 from pipeline.translation.target import no_samples
+from pipeline.translation.translator import KeptAudio, needed_from
 from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
 from server.live.intake import bytes_up_to, intake_of
 from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
-from server.live.reporting import Reporter
-from server.live.resuming import audio_resumes_at, redacted_spans, resumes_at
+from server.live.reporting import Reporter, audio_resumes_at, redacted_spans, resumes_at
 from server.live.speakers import SpeakerListener, SpeakerStore
 from server.logs import log
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
-from server.model.jobs import JobError, LiveProgress, State, returns_quota
-from server.model.leases import LeaseLost, Renewal, Verdict
+from server.model.jobs import (
+    Artifact,
+    JobError,
+    LeaseLost,
+    LiveProgress,
+    Outcome,
+    Renewal,
+    State,
+    Verdict,
+    returns_quota,
+)
 from server.model.orders import CONTAINER, LiveOptions, Source
-from server.model.outcomes import Artifact, Outcome
-from server.translation.running import UNAVAILABLE, Translations
-from server.translation.targets import Translation
+from server.translation.translations import UNAVAILABLE, Translations, Translators
 from server.waiting import racing, set_within
 
 MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
@@ -98,7 +104,7 @@ class LiveSession:
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
         part: MemoryClaim | None,
-        translation: Translation,
+        translation: Translators,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
@@ -152,7 +158,7 @@ class LiveSession:
         self._sign_of_life = self._audio_at = time.monotonic()
 
     def _make_translations(
-        self, past: Transcription, translation: Translation
+        self, past: Transcription, translation: Translators
     ) -> tuple[Translations | None, KeptAudio | None]:
         """What translates the session's words, and the audio that a translator needs which listens."""
         order = self.job.order

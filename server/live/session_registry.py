@@ -19,21 +19,18 @@ from pipeline.transcription import Transcription
 from server.background import compute, total_bytes
 from server.faults import contain
 from server.jobs.finishing import Finisher, Recognised
-from server.jobs.leases import HeldLease
-from server.jobs.voices import known_recordings
+from server.jobs.leases import HeldLease, SessionLease
+from server.jobs.probing import known_recordings
 from server.live.intake import bytes_up_to
 from server.live.parts import LiveRules, SessionParts
 from server.live.recording import RECORDING_FAILED
-from server.live.reporting import known_notices
-from server.live.resuming import audio_resumes_at, resumes_at, starts
+from server.live.reporting import audio_resumes_at, known_notices, resumes_at, starts
 from server.live.session import LiveSession, finished_refusal
-from server.live.session_lease import SessionLease
 from server.live.speakers import SpeakerStore
 from server.model.errors import Refused
-from server.model.jobs import Job, LiveProgress, State
-from server.model.leases import LeaseLost, Renewal
+from server.model.jobs import Job, LeaseLost, LiveProgress, Renewal, State
 from server.model.orders import CONTAINER, SEMANTIC, Order, Source
-from server.translation.running import Translations
+from server.translation.translations import Translations
 from server.waiting import racing, set_within, until_first
 
 STALE_AT_ONCE = 20

@@ -12,8 +12,8 @@ from msgspec.structs import fields
 
 from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, SpokenLanguage, Word
 from pipeline.recognition.engine import TASKS
+from server.clock import iso
 from server.model import bounds
-from server.model.instants import iso
 from server.model.jobs import JOB_CODES, State
 
 

@@ -5,8 +5,8 @@ The rates and channels of raw audio are in pipeline/ingest/input_formats.py.
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.ingest.input_formats import SAMPLE_BYTES, DecodeLimits
-from pipeline.recognition.latency import LATENCIES
-from pipeline.recognition.turn_checks import EAGERNESS
+from pipeline.recognition.stream_options import LATENCIES
+from pipeline.recognition.turns import EAGERNESS
 from server.model.orders import CONTAINER, NOTHING, SEMANTIC, SILENCE
 
 FORMATS = tuple(OUTPUT_FORMATS)

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
-from server.accounts.limits import DAY_S, MONTH_S, Limits, month_of
+from server.accounts.limits import DAY_S, MONTH_S, Failures, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
@@ -25,7 +24,7 @@ from server.keyed_limits import RateTable
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
-from server.requests.address_counters import address_of, check_account
+from server.requests.limits import address_of, check_account
 from server.requests.local_owner import LocalOwner
 from server.storage.sql.storage import Storage
 
@@ -71,7 +70,7 @@ class AccessControl:
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-                idempotency_key(key)  # a malformed key is refused even by operations that do not use it
+                caller = replace(caller, idempotency_key=idempotency_key(key))  # read even where it is not used
         except RequestError:
             _add_rate_headers(request, caller.window)
             raise

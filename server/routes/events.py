@@ -15,9 +15,8 @@ from server.http.problems import Problem
 from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, last_event_id, retry
 from server.http.streamed import Streamed
 from server.model.errors import Refused
-from server.requests.parts import RouteGroup
-from server.requests.request import LANG, READER_CODES, admit_reader, query_languages
-from server.streams.rendering import Languages, Rendered
+from server.requests.request import LANG, READER_CODES, RouteGroup, admit_reader, query_languages
+from server.streams.feed import Languages, Rendered
 
 EXAMPLE = """retry: 3000
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from pipeline.documents.archive import Query
 from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from server.accounts.signed import Scope, make_cursor, read_cursor
 from server.clock import now_ms
 from server.http.caller import Caller
@@ -25,19 +25,17 @@ from server.jobs.correcting import Corrections
 from server.model import answers
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
-from server.model.erasures import ErasureReason
 from server.model.errors import invalid_member
-from server.model.jobs import Job, JobFilter, State
+from server.model.jobs import Artifact, ErasureReason, Job, JobFilter, State
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
-from server.requests.parts import RouteGroup
+from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
 from server.requests.request import (
     JOB,
     JOB_POLL_S,
     READER_CODES,
     URL_TTL,
     WAIT,
+    RouteGroup,
     admit_reader,
     deliver_results,
     no_such_job,
@@ -48,6 +46,7 @@ from server.requests.request import (
     query_number,
     query_seconds,
     query_switch,
+    wait_for_end,
 )
 
 
@@ -158,7 +157,7 @@ class Jobs(RouteGroup):
         job = await self.mine(request, caller)
         expires_s = link_expiry(ttl_s)
         with self.parts.eraser.holding(job.id):
-            job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
+            job = await wait_for_end(job, self.parts.jobs, self.parts.closing, wait_s=wait_s)
             record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
         headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
         if not job.terminal:

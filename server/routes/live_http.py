@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.http.bodies import MAX_LARGE_BODY, json_object
 from server.http.caller import Caller
 from server.http.codes import UNDECODABLE
@@ -18,27 +18,27 @@ from server.http.headers import warning_headers
 from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest, parse_live_order
 from server.live.session import LiveSession, Seat
 from server.model import answers
-from server.model.channels import Channel
+from server.model.accounts import Channel
 from server.model.errors import Refused, invalid_member
-from server.model.instants import iso
 from server.model.jobs import Job, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order
-from server.requests.parts import RouteGroup
+from server.parsing.orders import ParsedRequest, parse_live_order
 from server.requests.request import (
     ACCEPTING_CODES,
     IDEMPOTENCY_KEY,
     JOB,
     READER_CODES,
+    RouteGroup,
     deliver_results,
     idempotency_key_of,
     live_job,
     misplaced_members,
     no_such_job,
     query_switch,
+    wait_for_end,
 )
 from server.waiting import until_first
 
@@ -191,7 +191,8 @@ class LiveRequests(RouteGroup):
     async def _wait_for_end(self, live: LiveSession) -> None:
         """Wait until the job has ended, its session is no longer in this process, or the usual wait is over."""
         await until_first(
-            self.parts.waiter.wait_for_end(live.job, wait_s=self.parts.config.wait_default), live.over.wait()
+            wait_for_end(live.job, self.parts.jobs, self.parts.closing, wait_s=self.parts.config.wait_default),
+            live.over.wait(),
         )
 
     async def _progress(self, job: Job) -> Response:

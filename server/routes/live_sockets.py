@@ -20,9 +20,8 @@ from server.live.session import LiveSession, Seat, finished_refusal
 from server.model.errors import Refused
 from server.model.jobs import Job
 from server.model.orders import CONTAINER
-from server.requests.parts import RouteParts
-from server.requests.request import admit_reader, live_job, no_such_job, query_languages
-from server.streams.rendering import Languages, Rendered, json_with_type
+from server.requests.request import RouteParts, admit_reader, live_job, no_such_job, query_languages
+from server.streams.feed import Languages, Rendered, json_with_type
 from server.waiting import racing, until_first
 
 AUDIO_SOCKET = "/v1/jobs/{job_id}/audio"

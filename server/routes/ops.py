@@ -18,7 +18,7 @@ from server.http.problems import Problem
 from server.http.schemas import ref
 from server.model import answers
 from server.model.accounts import SIGNUP_PLAN
-from server.requests.parts import RouteGroup
+from server.requests.request import RouteGroup
 
 DAY = {"Cache-Control": "public, max-age=86400"}
 

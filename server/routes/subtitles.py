@@ -27,14 +27,13 @@ from server.http.caller import Caller
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter
 from server.http.problems import Problem
-from server.jobs.members import Members
-from server.jobs.order_members import SUBTITLE_MEMBERS
-from server.jobs.orders import subtitle_shape
 from server.model.jobs import Job, State
 from server.model.orders import Order
-from server.requests.parts import RouteGroup
-from server.requests.request import READER_CODES, admit_reader, query_target
-from server.translation.targets import written_language
+from server.parsing.declared import SUBTITLE_MEMBERS
+from server.parsing.members import Members
+from server.parsing.orders import subtitle_shape
+from server.requests.request import READER_CODES, RouteGroup, admit_reader, query_target
+from server.translation.translations import written_language
 
 MAX_SHAPES = 4  # shapes of one job, other than its own, that are rendered at the same time
 SHARED_S = 2.0  # how long a rendering serves all players; that of 45 minutes of speech takes 0.2 s of a core

@@ -13,13 +13,20 @@ from server.http.large_bodies import off_loop
 from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest, parse_order
-from server.jobs.sandbox import raise_ordered_limit
-from server.model.jobs import Submitted
-from server.model.received import Received
-from server.requests.parts import RouteGroup
-from server.requests.request import IDEMPOTENCY_KEY, JOB, JOB_POLL_S, deliver_results, query_seconds
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.jobs.attempts import raise_ordered_limit
+from server.model.jobs import Received, Submitted
+from server.parsing.orders import ParsedRequest, parse_order
+from server.requests.request import (
+    FILE_CODES,
+    IDEMPOTENCY_KEY,
+    JOB,
+    JOB_POLL_S,
+    RouteGroup,
+    deliver_results,
+    query_seconds,
+    receive_upload,
+    wait_for_end,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class Transcriptions(RouteGroup):
         await self.parts.eraser.settle(submitted.job.id)
         asked_at = now_ms()
         with self.parts.eraser.holding(submitted.job.id):
-            job = await self.parts.waiter.wait_for_end(submitted.job, wait_s=wait.seconds)
+            job = await wait_for_end(submitted.job, self.parts.jobs, self.parts.closing, wait_s=wait.seconds)
             record = await self.parts.records.full(job, asked_at=asked_at)
         headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
         if wait.applied is not None:

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pipeline.audio import seconds
-from pipeline.language_names import ENGLISH
+from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.scheduler import Urgency
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.timeline import Translation as TranslationEntry
 from pipeline.transcription import Transcription
-from pipeline.translation.listening import ListeningTranslator
 from pipeline.translation.target import CONTEXT_PAIRS, SamplesOf, Target, TargetOptions, no_samples
-from pipeline.translation.translator import Translator
+from pipeline.translation.translator import ListeningTranslator, Translator
 from pipeline.translation.units import Backlog, NumberedWord, spans_of
 from pipeline.words import join_words
 from server.model.offers import ANY_TARGET

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from server.accounts.addresses import address_key, client_address
-from server.accounts.issuing import fresh_id
+from server.accounts.keys import fresh_id
 from server.config import Network
 from server.http.problems import Problem, raw_answer
 from server.keyed_limits import RateTable, Tally
 from server.metrics import Metrics
 from server.model.ids import Prefix
-from server.requests.address_counters import too_many_connections
+from server.requests.limits import too_many_connections
 
 MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
 MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others

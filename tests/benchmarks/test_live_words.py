@@ -13,8 +13,8 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
+from pipeline.recognition.model_set import EngineSettings
 from tests.pipeline.sounds import read
 
 

@@ -12,8 +12,8 @@ from pipeline.audio import RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.words import Word
 from tests.pipeline.sounds import SPEECH, jobs_of, read
 

@@ -13,8 +13,7 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE
-from pipeline.batch import CHUNK, Batch, BatchOptions
-from pipeline.decode_queue import BATCHES_AHEAD
+from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.notes import TRUNCATED

@@ -10,8 +10,7 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE, WINDOW, Samples, Windows
-from pipeline.batch import CHUNK, Batch, BatchOptions
-from pipeline.decode_queue import MAX_SPAN
+from pipeline.batch import CHUNK, MAX_SPAN, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation

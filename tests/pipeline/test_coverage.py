@@ -1,4 +1,4 @@
-"""Tests of coverage.py: which speech without words is found, and which is left alone."""
+"""Tests of missed speech in answers.py: which speech without words is found, and which is left alone."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.whisper.coverage import UNHEARD, missed_speech, misses_turn, skips_speech, with_missed
+from pipeline.recognition.engines.whisper.answers import UNHEARD, missed_speech, misses_turn, skips_speech, with_missed
 from pipeline.words import Word, join_words
 
 

@@ -1,14 +1,13 @@
-"""Tests of decode_queue.py: a short part of a file knows the language of the part before it."""
+"""Tests of DecodeQueue: a short part of a file knows the language of the part before it."""
 
 import asyncio
 
 import numpy as np
 
 from pipeline.audio import position
-from pipeline.decode_queue import DecodeQueue
+from pipeline.batch import DecodeQueue
 from pipeline.ingest.speech import DecodeJob
-from pipeline.recognition.engine import TRANSCRIBE, DecodeRequest, RecognitionResult
-from pipeline.recognition.hints import NO_HINTS
+from pipeline.recognition.engine import NO_HINTS, TRANSCRIBE, DecodeRequest, RecognitionResult
 
 
 class Slow:

@@ -17,8 +17,8 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_object
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
-from pipeline.recognition.languages import choose_language
 from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.routing import choose_language
 from pipeline.words import Chunk
 from tests.server.serving import isolation
 

@@ -14,11 +14,11 @@ from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.found import EngineSettings, FoundModel
 from pipeline.recognition.engines.load import find_models, load
 from pipeline.recognition.engines.whisper import loading
 from pipeline.recognition.engines.whisper import windows as known_windows
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
+from pipeline.recognition.model_set import EngineSettings, FoundModel
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")

@@ -15,8 +15,8 @@ from pipeline.batch import packing_options
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions

@@ -18,14 +18,13 @@ from scipy.spatial.distance import pdist, squareform
 
 from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
-from pipeline.packaged import PackagedFile
 from pipeline.speakers.clustering import FOR_SURE_S, UNSURE_S, average_linkage, find_voices, join_groups
 from pipeline.speakers.diarizer import match
 from pipeline.speakers.known import known_voices
 from pipeline.speakers.models import LENGTH, PIECE, SIZE, STEP, VoiceEncoder, mel_frames, read_encoder
 from pipeline.speakers.options import INSTALL, SpeakerOptions
 from pipeline.speakers.windows import FILE_STEP, LocalTurn, Piece, Window
-from pipeline.weights import SEGMENTATION
+from pipeline.weights import SEGMENTATION, PackagedFile
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 
 TWO = ("flite/rms_0.flac", "flite/slt_1.flac", "flite/rms_4.flac", "flite/slt_5.flac")

@@ -19,9 +19,8 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
-from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels
 from pipeline.recognition.engines.load import ENGINES, load
-from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.model_set import EngineSettings, FoundModel, FoundModels, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions

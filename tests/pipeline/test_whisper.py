@@ -16,10 +16,9 @@ from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.vad import VoiceDetector
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
+from pipeline.recognition.engine import DecodeRequest, Hints, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
-from pipeline.recognition.hints import Hints
 from pipeline.words import Word, join_words
 from tests.pipeline.sounds import CLIPS, SPEECH, jobs_of, read
 

@@ -10,11 +10,10 @@ import pytest
 from server import faults
 from server.faults import contain, keep_running
 from server.jobs import housekeeping
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import Sweeper
-from server.jobs.running import source_key
+from server.jobs.attempts import source_key
+from server.jobs.housekeeping import Eraser, Sweeper
 from server.metrics import Metrics
-from server.model.erasures import ErasureReason
+from server.model.jobs import ErasureReason
 from server.storage.sqlite.open import FILE_NAME
 from tests.processes import few_files
 from tests.server.running import run_server

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import scripted
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.whisper import loading
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModels
 
 ENGINES: Mapping[str, Callable[[EngineSettings], FoundModels]] = {
     "whisper": loading.find_models,

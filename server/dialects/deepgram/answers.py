@@ -10,16 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
-from pipeline.attribution import SpeakerTimesByChannel, by_speaker
-from pipeline.documents.formats import word_object
+from pipeline.attribution import SpeakerTimesByChannel, by_speaker, probability_of, speech_by_language
+from pipeline.documents.formats import search_objects, word_object
 from pipeline.documents.paragraphs import paragraphs_of
-from pipeline.documents.search import search_objects
-from pipeline.documents.spoken import probability_of, speech_by_language
 from pipeline.text.options import LABELS
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Word
-from server.model.instants import iso
+from server.clock import iso
 from server.model.jobs import Job
 
 

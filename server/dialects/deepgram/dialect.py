@@ -12,7 +12,7 @@ from server.dialects.dialect import Dialect, DialectRoutes
 from server.http.middleware import MAX_QUERY_FIELDS
 from server.http.schemas import INSTANT, MAYBE_NUMBER, TEXT, TEXTS, URI, WHOLE, integer_in, object_of
 from server.model.bounds import MAX_KEYWORDS
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 
 SCHEMAS: Mapping[str, Any] = {
     "DeepgramUrl": object_of({"url": URI}),

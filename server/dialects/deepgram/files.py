@@ -20,12 +20,11 @@ from server.http.headers import WARNING, warning_headers
 from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
 from server.http.problems import Problem
 from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest
 from server.model.bounds import USUAL_WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order
-from server.requests.parts import RouteParts
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.parsing.orders import ParsedRequest
+from server.requests.request import FILE_CODES, RouteParts, receive_upload
 
 RAW = "application/octet-stream"
 

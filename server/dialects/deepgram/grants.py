@@ -11,8 +11,8 @@ from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schemas import ref
-from server.jobs.members import members_of, number_in
 from server.model.accounts import SigningKeys
+from server.parsing.members import members_of, number_in
 
 MAX_BODY = 4096
 TTL_S = range(1, 3601)  # as at Deepgram

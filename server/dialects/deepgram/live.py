@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from starlette.routing import WebSocketRoute
 
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.dialects.deepgram.answers import Message
 from server.dialects.deepgram.errors import ERROR_STYLE, REQUEST_ID
 from server.dialects.deepgram.parameters import parse_live
@@ -23,9 +23,8 @@ from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, MessageTooBig, Socket, message_of, socket_route
 from server.model.errors import Refused
-from server.model.instants import iso
 from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/listen"

@@ -9,7 +9,7 @@ import orjson
 
 from pipeline.attribution import segments_in_time
 from pipeline.documents.formats import segment_object, word_object
-from pipeline.language_names import ENGLISH, english_name
+from pipeline.languages import ENGLISH, english_name
 from pipeline.recognition.engine import TRANSLATE
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription

@@ -13,9 +13,9 @@ from server.dialects.openai.secrets import ClientSecrets
 from server.dialects.openai.translations import RealtimeTranslations
 from server.http.codes import CODES
 from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
-from server.jobs.known_speakers import NAMES, REFERENCES
-from server.jobs.members import form_properties
-from server.requests.parts import RouteParts
+from server.parsing.declared import NAMES, REFERENCES
+from server.parsing.members import form_properties
+from server.requests.request import RouteParts
 
 _FILE: Mapping[str, Any] = {"file": {"type": "string", "format": "binary"}}
 _MEMBERS: Mapping[str, Any] = {

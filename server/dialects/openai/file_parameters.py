@@ -12,12 +12,15 @@ from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
 from server.dialects.openai.errors import invalid_value, unknown_model
 from server.http.problems import Problem
-from server.jobs.known_speakers import KNOWN_SPEAKERS, known_speakers
-from server.jobs.members import Fields, Member, Members, Parser, boolean, plain_fields, texts
-from server.jobs.order_members import (
+from server.model.errors import invalid_member
+from server.model.jobs import Received
+from server.model.offers import DIARIZING_MODEL, Offer
+from server.model.orders import Order
+from server.parsing.declared import (
     CHANNEL_MODE,
     DIARIZE,
     KEYWORDS,
+    KNOWN_SPEAKERS,
     MAX_SPEAKERS,
     PROMPT,
     RAW_MEMBERS,
@@ -25,14 +28,11 @@ from server.jobs.order_members import (
     SUBTITLE_MEMBERS,
     TRACK,
     TRANSLATE_TO,
+    known_speakers,
 )
-from server.jobs.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
-from server.jobs.spoken import LANGUAGE, LANGUAGES
-from server.jobs.text_members import TERMS, TEXT_MEMBERS
-from server.model.errors import invalid_member
-from server.model.offers import DIARIZING_MODEL, Offer
-from server.model.orders import Order
-from server.model.received import Received
+from server.parsing.members import Fields, Member, Members, Parser, boolean, plain_fields, texts
+from server.parsing.orders import ParsedRequest, audio_order, common_order, ignored_speakers, unknown_members
+from server.parsing.text import LANGUAGE, LANGUAGES, TERMS, TEXT_MEMBERS
 
 FILE_FORMATS = {"text": "txt", "srt": "srt", "vtt": "vtt"}
 DIARIZED = "diarized_json"

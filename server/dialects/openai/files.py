@@ -40,8 +40,7 @@ from server.http.schemas import ref
 from server.http.sse import KEEP_ALIVE, STREAM_HEADERS, event
 from server.model.events import Event
 from server.model.jobs import Job, State
-from server.requests.parts import RouteParts
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.requests.request import FILE_CODES, RouteParts, receive_upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import orjson
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from server.accounts.issuing import fresh_id
+from server.accounts.keys import fresh_id
 from server.accounts.signed import CLIENT_SECRET
 from server.clock import now_ms
 from server.dialects.live_sessions import Frame, SocketSession, open_session
@@ -33,7 +33,7 @@ from server.model.errors import FieldError, Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from server.accounts.issuing import fresh_id
+from server.accounts.keys import fresh_id
 from server.accounts.signed import CLIENT_SECRET, make_credential, read_credential
 from server.clock import now_ms
 from server.dialects.openai.errors import invalid_value
@@ -17,9 +17,9 @@ from server.http.bodies import body_of, json_object
 from server.http.caller import Caller
 from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
 from server.http.schemas import ref
-from server.jobs.members import members_of, whole_in
 from server.model.ids import Prefix
-from server.requests.parts import RouteParts
+from server.parsing.members import members_of, whole_in
+from server.requests.request import RouteParts
 
 MAX_BODY = 16 * 1024
 MAX_SESSION_BYTES = 4096  # the credential contains it, and is sent in a header

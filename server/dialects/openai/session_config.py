@@ -11,15 +11,15 @@ from typing import Any
 
 import orjson
 
-from pipeline.recognition.latency import ACCURATE, LOW
+from pipeline.recognition.stream_options import ACCURATE, LOW
 from pipeline.text.options import TextOptions
 from server.dialects.openai.errors import invalid_value, unknown_model
-from server.jobs.members import Members, keywords, one_of, string
-from server.jobs.order_members import PROMPT
-from server.jobs.spoken import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 from server.model import bounds
 from server.model.offers import Offer
 from server.model.orders import SEMANTIC, LiveOptions, Order
+from server.parsing.declared import PROMPT
+from server.parsing.members import Members, keywords, one_of, string
+from server.parsing.text import LANGUAGE, LANGUAGES, Spoken, spoken_languages
 
 TYPE = "transcription"
 FORMATS = {

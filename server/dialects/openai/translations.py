@@ -15,9 +15,8 @@ from typing import Any
 import orjson
 from starlette.routing import WebSocketRoute
 
-from pipeline.language_names import ENGLISH
-from pipeline.language_profiles import UNSPACED
-from server.accounts.issuing import fresh_id
+from pipeline.languages import ENGLISH, UNSPACED
+from server.accounts.keys import fresh_id
 from server.clock import now_ms
 from server.dialects.live_sessions import Frame, SocketSession, open_session
 from server.dialects.openai.errors import unknown_model
@@ -34,14 +33,14 @@ from server.dialects.openai.realtime import (
 )
 from server.http.caller import Caller
 from server.http.sockets import Socket, socket_route
-from server.jobs.members import Members
-from server.jobs.orders import targets_among
 from server.model.errors import Refused, invalid_member
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
+from server.parsing.members import Members
+from server.parsing.orders import targets_among
 from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime/translations"

@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
+from server.model.accounts import Channel
 from server.model.bounds import MAX_CHANNELS
-from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.sql.database import SqlStore, Transaction, insert, read_method, select_number, write_method
 from server.storage.sql.rows import read_row

@@ -7,8 +7,7 @@ from pipeline.audio import seconds
 from pipeline.documents.archive import index_terms
 from pipeline.timeline import JobEnd, StateChange
 from server.model.accounts import TRANSLATED_CHARACTERS
-from server.model.jobs import Cause, ImpossibleStep, Job, JobError, State, returns_quota, step
-from server.model.outcomes import Outcome
+from server.model.jobs import Cause, ImpossibleStep, Job, JobError, Outcome, State, returns_quota, step
 from server.storage.sql import archive, fairness
 from server.storage.sql.counters import change
 from server.storage.sql.database import Transaction

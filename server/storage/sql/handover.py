@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from server.model.erasures import ErasedPart, ErasureReason
-from server.model.jobs import Job
+from server.model.jobs import ErasedPart, ErasureReason, Job
 from server.storage.sql.archive import forget
 from server.storage.sql.database import Transaction
 from server.storage.sql.rows import job_of, order_of, text_of

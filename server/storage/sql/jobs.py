@@ -16,11 +16,21 @@ from typing import Unpack
 from pipeline.timeline import Correction, Translation
 from server.keyed_limits import KeyedTurns
 from server.model.accounts import Quota
-from server.model.erasures import ErasedPart, ErasureReason
 from server.model.errors import StorageError
-from server.model.jobs import TERMINAL, IdempotencyKey, Job, JobFilter, NewJob, State, Submitted
-from server.model.leases import ClaimTerms, Lease
-from server.model.outcomes import Artifact
+from server.model.jobs import (
+    TERMINAL,
+    Artifact,
+    ClaimTerms,
+    ErasedPart,
+    ErasureReason,
+    IdempotencyKey,
+    Job,
+    JobFilter,
+    Lease,
+    NewJob,
+    State,
+    Submitted,
+)
 from server.storage.sql import archive, handover, leases, listing, submission
 from server.storage.sql.database import (
     Database,

@@ -9,9 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Unpack
 
 from pipeline.timeline import Entry, Progress, StateChange
-from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, State, step
-from server.model.leases import JobFacts, Lease, Renewal
-from server.model.outcomes import Outcome
+from server.model.jobs import LIVE_GRACE_MS, Cause, Job, JobError, JobFacts, Lease, Outcome, Renewal, State, step
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.endings import MAX_ATTEMPTS, cancel, end_job, fail, lapse, put_back
 from server.storage.sql.fairness import remember_claimed

@@ -3,13 +3,26 @@
 from collections.abc import Sequence
 from functools import partial
 
-from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
-from server.model.erasures import ErasedPart, Erasure, ErasureReason
+from server.model.jobs import ErasedPart, Erasure, ErasureReason
 from server.storage.sql.database import Database, SqlStore, Transaction, marks, select_number, write_method
 from server.storage.sql.submission import KEY_KEPT_MS
 
-COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
+DAY_MS = 24 * 60 * 60 * 1000
+
+USAGE_KEPT_MS = 62 * DAY_MS
+"""What an ended job used."""
+COUNTERS_KEPT_MS = USAGE_KEPT_MS
+"""Counted allowances, after their window, for the operator's questions."""
+ADDRESSES_KEPT_MS = 30 * DAY_MS
+"""The failures of webhook addresses and which are disabled. The time begins with the last change."""
+KEYS_KEPT_MS = 30 * DAY_MS
+"""Keys that were revoked or have expired."""
+UNTRIED_ACCOUNTS_KEPT_MS = 30 * DAY_MS
+"""Accounts with the plan SIGNUP_PLAN, without own limits and jobs, none of whose keys was ever used."""
+IDLE_ACCOUNTS_KEPT_MS = 365 * DAY_MS
+"""Such accounts whose keys were used. The time begins with the last use."""
+ERASURES_KEPT_MS = 730 * DAY_MS
 AT_ONCE = 500  # accounts forgotten in one transaction
 FORGOTTEN_ACCOUNTS = """
     SELECT id FROM accounts WHERE created_at <= ?
@@ -74,7 +87,7 @@ class Upkeep(SqlStore):
     forget_passed = write_method(_forget_passed)
 
     async def forget_old(self) -> int:
-        """Delete what is older than model/erasures.py allows, and return the number of rows.
+        """Delete what is older than the times above allow, and return the number of rows.
 
         These are the usage of ended jobs, the health of webhook addresses, ended keys, unused accounts, the record of
         erasures, and virtual times that the queue has passed.
@@ -92,13 +105,13 @@ def _last_erasure(tx: Transaction) -> int:
 def _forget_rows(tx: Transaction) -> int:
     now = tx.now
     return (
-        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - erasures.USAGE_KEPT_MS,))
-        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - erasures.ADDRESSES_KEPT_MS,))
+        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - USAGE_KEPT_MS,))
+        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - ADDRESSES_KEPT_MS,))
         + tx.run(
             "DELETE FROM keys WHERE revoked_at <= :before OR expires_at <= :before",
-            {"before": now - erasures.KEYS_KEPT_MS},
+            {"before": now - KEYS_KEPT_MS},
         )
-        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - erasures.ERASURES_KEPT_MS,))
+        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - ERASURES_KEPT_MS,))
         # An account never starts before the time that the queue has reached, so an earlier time means nothing.
         + tx.run(
             "DELETE FROM fairness WHERE account != '' AND virtual_time <="
@@ -110,8 +123,8 @@ def _forget_rows(tx: Transaction) -> int:
 def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
     """Select at most AT_ONCE accounts that may be deleted. With *among*: only accounts of it; their rows are locked."""
     ends = f" AND id IN ({marks(among)}) FOR UPDATE" if among else f" LIMIT {AT_ONCE}"
-    untried = tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS
-    idle = tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS
+    untried = tx.now - UNTRIED_ACCOUNTS_KEPT_MS
+    idle = tx.now - IDLE_ACCOUNTS_KEPT_MS
     rows = tx.all(FORGOTTEN_ACCOUNTS + ends, (untried, SIGNUP_PLAN, untried, idle, *among))
     return [row["id"] for row in rows]
 

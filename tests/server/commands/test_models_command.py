@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.models import bundled_folder
 from pipeline.speakers.options import INSTALL
-from pipeline.weights import PUBLISHED
+from pipeline.weights import PUBLISHED, PackagedFile
 from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub

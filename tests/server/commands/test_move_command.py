@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.timeline import unpack
 from server.config import PREFIX
-from server.model.erasures import ErasureReason
+from server.model.jobs import ErasureReason
 from server.storage.postgres.open import open_storage as open_database
 from server.storage.s3.open import open_bucket
 from server.storage.sql.storage import Storage

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from server.live.session_lease import SessionLease
+from server.jobs.leases import SessionLease
 from server.model.errors import DiskFull
-from server.model.leases import LeaseLost, Renewal
+from server.model.jobs import LeaseLost, Renewal
 from server.storage import patience
 from server.storage.sql.storage import Storage
 from tests.server.storing import WORD, ManualClock, completion, submit, types_of

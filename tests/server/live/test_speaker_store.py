@@ -11,7 +11,7 @@ import pytest
 from pipeline.speakers.live import SpeakerState
 from server.live.speakers import REFRESHED, SpeakerStore
 from server.model.errors import BlobsAway, DiskFull
-from server.model.leases import LeaseLost
+from server.model.jobs import LeaseLost
 from server.storage.sqlite.files import FileBlobs
 
 ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskFull("full"), BlobsAway("away"))

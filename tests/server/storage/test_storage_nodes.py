@@ -10,13 +10,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from server.accounts.failures import Failures
+from server.accounts.limits import Failures
 from server.config import Config
+from server.engines import OfferWatch
 from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.model.errors import StorageError
-from server.model.leases import Verdict
+from server.model.jobs import Verdict
 from server.model.offers import OPENAI_MODELS, Offer
-from server.offering import OfferWatch
 from server.storage.postgres import connecting, migrating
 from server.storage.postgres.connecting import connect, parameters
 from server.storage.postgres.schema import FIRST, MIGRATIONS, Migration

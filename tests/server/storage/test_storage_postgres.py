@@ -33,7 +33,7 @@ def url():
 
 
 async def count(storage: Storage, table: str) -> int:
-    (row,) = await storage._database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
+    (row,) = await storage.database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
     return int(row["n"])
 
 
@@ -51,8 +51,8 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
             for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
                 between.break_at(word, heard=False)
                 await eventually(lambda number=number: between.cuts >= number)
-            await eventually(lambda: storage._database.answers)
-            with storage._database.watch("job_a") as watch:
+            await eventually(lambda: storage.database.answers)
+            with storage.database.watch("job_a") as watch:
                 await submit(other, "job_a")
                 assert await watch.wait(timeout_s=0.9)
 
@@ -134,7 +134,7 @@ async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path,
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             between.be_silent()
-            await eventually(lambda: not storage._database.answers)
+            await eventually(lambda: not storage.database.answers)
             began = time.monotonic()
             with pytest.raises(StorageAway):
                 await storage.jobs.get("job_a")
@@ -187,7 +187,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         go.wait()
 
     async with open_at(tmp_path, url) as storage:
-        database = storage._database
+        database = storage.database
         write = database.write_together if together else database.write
         running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
         await asyncio.to_thread(held.wait)
@@ -261,7 +261,7 @@ async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
         async with open_at(tmp_path / "a", url) as first:
             await until_one_leads(first, second)
             leader = first if first.leads else second
-            leader._database._listener._connection.pgconn.finish()  # as if its line had been cut
+            leader.database._listener._connection.pgconn.finish()  # as if its line had been cut
             await eventually(lambda: not leader.leads)
             await until_one_leads(first, second)
             assert first.leads != second.leads

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.language_profiles import UNSPACED, continues_grapheme
-from pipeline.recognition.spoken_form import may_pause
+from pipeline.languages import UNSPACED, continues_grapheme
+from pipeline.recognition.voicing import may_pause
 from pipeline.words import Word
 
 ENCODER_FRAME = 320

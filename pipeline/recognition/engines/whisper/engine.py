@@ -21,8 +21,8 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples, floats_of
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
-from pipeline.language_profiles import UNSPACED
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
+from pipeline.languages import UNSPACED
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult, likeliest
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -32,13 +32,27 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
-from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, skips_speech, with_missed
-from pipeline.recognition.engines.whisper.gates import before_timeless, failed_gate, without_echo
-from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
+from pipeline.recognition.engines.whisper.answers import (
+    Encoded,
+    Hypothesis,
+    before_timeless,
+    failed_gate,
+    missed_speech,
+    misses_turn,
+    skips_speech,
+    with_missed,
+    without_echo,
+)
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
-from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
-from pipeline.recognition.languages import likeliest
+from pipeline.recognition.engines.whisper.windows import (
+    FULL,
+    Shape,
+    WindowSizes,
+    hint_tokens,
+    max_length,
+    prefix_text,
+    window_for,
+)
 from pipeline.recognition.voicing import place_in_speech
 from pipeline.words import Word
 

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModel, FoundModels
-from pipeline.recognition.engines.whisper.fitting import SPEECH, bundled_speech, measure_sizes
-from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
-from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
+from pipeline.recognition.engines.whisper.windows import (
+    FULL,
+    JOBS_S,
+    KNOWN_SIZES,
+    SPEECH,
+    WINDOWS_S,
+    WindowSizes,
+    bundled_speech,
+    measure_sizes,
+)
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModel, FoundModels
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.models import Choice, LocalModel
@@ -95,7 +102,7 @@ def _load(model: "LocalModel", device: str, settings: EngineSettings) -> "Whispe
 
 def _measure(model: "LocalModel", device: str, settings: EngineSettings) -> WindowSizes:
     """Measure which windows suit a model, which takes minutes, and note it for the next time that it is loaded."""
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.models import cache_folder  # noqa: PLC0415  as in choose_names()
 
     with closing(_load(model, device, settings)) as engine:
         clips = [clip for clip in bundled_speech() if clip.language in engine.languages]
@@ -111,7 +118,7 @@ def _measure(model: "LocalModel", device: str, settings: EngineSettings) -> Wind
 
 def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowSizes | None:
     """Return the windows that *settings* name, or those that are known or were measured for the model in *folder*."""
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.models import cache_folder  # noqa: PLC0415  as in choose_names()
 
     match settings.windows:
         case WindowSizes():
