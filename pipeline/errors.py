@@ -32,7 +32,7 @@ class NoAudioStream(PipelineError):
 
 
 class UnknownTrack(NoAudioStream):
-    """The recording does not have the audio track that was ordered, or too many of them. The message says which."""
+    """The recording does not have the audio track that was requested, or too many of them. The message says which."""
 
 
 class EmptyAudio(PipelineError):

@@ -107,7 +107,7 @@ class LiveStream:
         self._backlog: deque[Samples | _Command] = deque()
         self._commands = 0  # in the backlog
         self._detected: deque[_Detected | _Command] = deque()  # what came before the backlog, for the core
-        # What the detector has: the windows, their probabilities to come, and the command behind them.
+        # What the detector has: the windows, their probabilities to come, and the command after them.
         self._detecting: tuple[Windows, Awaitable[list[float]], _Command | None] | None = None
         self._asked = 0  # requests and checks whose answers the core does not have yet
         self._answers: deque[_Answer] = deque()  # of these, those that have come
@@ -285,7 +285,9 @@ class LiveStream:
         if isinstance(self._detected[0], _Command):
             return True
         if self._ahead_s > 0 and self._core.behind:
-            await self._wait_if_ahead()
+            with suppress(TimeoutError):  # the answer to the request in flight is waited for no longer
+                async with asyncio.timeout(self._ahead_s):
+                    await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
         if not self._has_room:
             await self._changes.until(lambda: self._has_room or bool(self._answers))
         may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
@@ -312,12 +314,6 @@ class LiveStream:
                 self._detected.appendleft((windows[count:], speech[count:]))
             self._core.receive_audio(windows[:count], speech[:count])
         self._advance()
-
-    async def _wait_if_ahead(self) -> None:
-        """Wait for the answer to the request in flight, but only while the sender is ahead of real time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._ahead_s):
-                await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
 
     @property
     def _ahead_s(self) -> float:
@@ -478,7 +474,7 @@ class MultichannelStream:
         return [span for stream in self._streams for span in stream.redacted_spans()]
 
     def copies(self) -> Mapping[int, int]:
-        """The channels that are a copy of another one in all that was heard, and which one that is."""
+        """The channels that are a copy of another one so far, and which one that is."""
         return {} if self._gate is None else self._gate.copies
 
     def statistics(self) -> StreamStatistics:

@@ -321,7 +321,11 @@ class Scheduler:
 
     async def detect_language(self, samples: Samples, *, tenant: str, urgency: Urgency) -> Mapping[str, float]:
         """Return the probability of each language in *samples*. Raises EngineFailed, EngineTimeout."""
-        work = Work(self, self._detect, samples, object(), urgency, tenant, len(samples) / RATE, time.monotonic())
+
+        def detect(items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
+            return [self.engine.detect_language(one) for one in items]
+
+        work = Work(self, detect, samples, object(), urgency, tenant, len(samples) / RATE, time.monotonic())
         found: Mapping[str, float] = await self._submit(work)
         return found
 
@@ -462,6 +466,3 @@ class Scheduler:
         """Count the time since the last call of this method in the utilisation, before calls begin or end."""
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()
-
-    def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
-        return [self.engine.detect_language(samples) for samples in items]

@@ -66,7 +66,7 @@ class StreamCore:
         self._agreement.settle(start.settled)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
-        self._seen = without_language if options.language else tuple  # the language of an order is said once
+        self._seen = without_language if options.language else tuple  # a requested language is said once
         self._language = options.language or start.language  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
         self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected

@@ -28,7 +28,7 @@ FAILURES = 2
 """After this many failures in a row there is an outage, and a unit that fails lets the others go first."""
 
 LATE_S = 10.0
-"""A translation that is this late is an outage too."""
+"""A translation that is this late is an outage too, unless its words were late for most of that time."""
 
 CHECK_S = 0.5
 """How often it is looked whether a translation is late."""
@@ -139,7 +139,7 @@ class Target:
                 if self._ended and loop.time() - self._moved_at > self.options.wait_s:
                     return
                 unit = self._asked
-                if unit is not None and self._outage is None and _lag_s(unit, loop.time()) > LATE_S:
+                if unit is not None and self._outage is None and _is_late(unit, loop.time()):
                     await self._begin_outage(unit, write)
             await working
         finally:
@@ -214,7 +214,7 @@ class Target:
         self.backlog.sort()
         lag_s = _lag_s(unit, now)
         await write(Translated(unit, text, lag_s if unit.words[-1].heard_at is not None else None))
-        if self._outage is not None and lag_s <= LATE_S:
+        if self._outage is not None and not _is_late(unit, now):
             outage, self._outage = Outage(self._outage.since, unit.end), None
             await write(outage)
 
@@ -227,3 +227,9 @@ def _lag_s(unit: Unit, now: float) -> float:
     """Return how long ago the end of *unit* was heard; 0 in files."""
     heard_at = unit.words[-1].heard_at
     return 0.0 if heard_at is None else now - heard_at
+
+
+def _is_late(unit: Unit, now: float) -> bool:
+    """Return whether a translation is late, and not mainly because its words were late."""
+    lag_s, final_at = _lag_s(unit, now), unit.words[-1].final_at
+    return lag_s > LATE_S and (final_at is None or 2 * (now - final_at) > lag_s)

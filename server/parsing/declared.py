@@ -42,6 +42,8 @@ from server.parsing.members import (
 )
 from server.parsing.text import LANGUAGE, LANGUAGES, TEXT_MEMBERS
 
+# --- known speakers: their names, and a recording of each one's voice as a data URL ---------------------------------
+
 _HEAD = re.compile(r"\s*data:[^,]*;\s*base64\s*", re.ASCII | re.IGNORECASE)
 _MAX_HEAD = 200  # characters; the time of a match grows with their square
 _LINE_ENDS = b" \t\n\r"  # base64 tools put them after every 76 characters
@@ -127,6 +129,8 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
         members.refuse("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name")
     return dict(zip(names, recordings, strict=False))
 
+
+# --- the other members ---------------------------------------------------------------------------------------------
 
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()

@@ -76,9 +76,14 @@ SCHEMAS: Mapping[str, Any] = {
 
 def build(parts: RouteParts) -> DialectRoutes:
     secrets = ClientSecrets(parts)
-    operations = [*AudioFiles(parts).operations(), *Models(parts.offers).operations(), *secrets.operations()]
-    sockets = [*Realtime(parts, secrets).routes(), *RealtimeTranslations(parts).routes()]
-    return DialectRoutes(operations=operations, sockets=sockets)
+    translations = RealtimeTranslations(parts, secrets)
+    operations = [
+        *AudioFiles(parts).operations(),
+        *Models(parts.offers).operations(),
+        *secrets.operations(),
+        *translations.operations(),
+    ]
+    return DialectRoutes(operations=operations, sockets=[*Realtime(parts, secrets).routes(), *translations.routes()])
 
 
 OPENAI = Dialect(
