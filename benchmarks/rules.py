@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.rules --rules coverage gain --languages es ru --seconds 200
     .venv/bin/python -m benchmarks.rules --half judging --rules    # no rule left out: the recogniser as it is
 
-Recordings are those of scripts/corpora, joined with pauses of 0.3 to 2.5 s, the language told. A model's answers are
+Recordings are those of scripts/corpora, joined with pauses of 0.3 to 2.5 s, the language given. A model's answers are
 remembered on disk, so a rule costs only the calls that it changes. Intervals of 95 % are over clips.
 """
 

@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="base")
     parser.add_argument("--seconds", type=float, default=24.0, help="of each sound")
-    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are told, beside none")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are given, beside none")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
     engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), VoiceDetector()

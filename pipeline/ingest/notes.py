@@ -81,8 +81,7 @@ class Ledger:
         )
         tracks = ", ".join(map(str, sorted(self.unknown_tracks)))
         unknown = (
-            f"A recording after the first one in this file also has track {tracks}, which was not transcribed. "
-            "Send it by itself."
+            f"A later recording in the file also has track {tracks}, which was not transcribed. Send it by itself."
         )
         found = (
             (
@@ -95,7 +94,7 @@ class Ledger:
             (self.gaps, FILLED, f"Silence was put into {self.gaps} gaps, {seconds(self.filled)} s in all."),
             (self.shifted_s, SHIFTED, shifted),
             (self.unknown_tracks, OTHER_TRACKS, unknown),
-            (self.unheard, UNHEARD, f"{self.unheard} bytes of the file were not transcribed. {self.unheard_why}"),
+            (self.unheard, UNHEARD, f"{self.unheard} bytes of the file could not be read. {self.unheard_why}"),
         )
         notes = [f"{code}: {message}" for happened, code, message in found if happened]
         return (*notes, *map(undecodable_track, self.damaged))

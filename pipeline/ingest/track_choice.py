@@ -151,8 +151,8 @@ def _choose(listener: "_Listener", probe: Probe, language: str | None, *, severa
     others = sorted(number for number, speech in decoded.items() if speech.samples >= SPEAKS and number != chosen)
     if others:
         listed = ", ".join(names[number] for number in others)
-        message = f"Track {names[chosen]} was transcribed. Somebody also speaks on track {listed}. Give track to choose"
-        notes.append(f"{OTHER_TRACKS}: {message} another one, or all of them with mix or separate.")
+        message = f"Track {names[chosen]} was transcribed. Somebody also speaks on track {listed}. Set track for"
+        notes.append(f"{OTHER_TRACKS}: {message} another one, or to mix or separate for all of them.")
     counts = {number: None if speech is None else speech.samples for number, speech in spoken.items()}
     return Choice(chosen, decoded[chosen].focus, tuple(notes), counts)
 
@@ -294,7 +294,7 @@ class SpokenTrack:
         """The notes about tracks that were not transcribed."""
         name = self._chosen.track.name
         if self._blind:
-            message = f"Track {name} of {len(self._order)} was transcribed. Give track to choose another one."
+            message = f"Track {name} of {len(self._order)} was transcribed. Set track for another one."
             return [f"{OTHER_TRACKS}: {message}"]
         missed = [f"{one.track.name}, {seconds(one.missed):.0f} s" for one in self._order if one.reported]
         message = f"Track {name} was transcribed. Somebody also spoke on track {'; track '.join(missed)}. {_ADVICE}"
@@ -366,7 +366,7 @@ class SpokenTrack:
 
 
 _NOTHING = np.zeros(0, np.float32)
-_ADVICE = "Begin again with track to choose another one, or all of them with mix or separate."
+_ADVICE = "Start again with another track, or with mix or separate for all of them."
 
 
 class _TrackBuffer:

@@ -182,7 +182,7 @@ async def _converse(
             await sending
         record = await client.complete(stream.job_id)
         if changed:
-            print("\nNow that all is heard, the speakers are:\n")
+            print("\nAt the end the speakers are:\n")
             print((await client.output(record, "txt")).decode(), end="")
 
 

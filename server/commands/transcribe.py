@@ -89,7 +89,7 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "transcribe",
         help="transcribe recordings, one or many",
-        epilog="What is done already, by content and options, is skipped, so that a run that was broken off goes on. "
+        epilog="What is already done, by content and options, is skipped, so an interrupted run continues. "
         "Exit status: 0 all is done, 1 some failed, 2 a wrong option or file.",
     )
     parser.add_argument(

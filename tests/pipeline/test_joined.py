@@ -143,7 +143,7 @@ def test_bytes_that_are_no_audio_are_named(clip, first):
         samples, notes = hear(encode(clip, *FORMS[first]) + letter + behind)
         assert len(samples) == pytest.approx((1 + bool(behind)) * len(clip), abs=position(0.1))
         assert notes == (
-            f"{UNHEARD}: 20000 bytes of the file were not transcribed. They come after the end of its audio.",
+            f"{UNHEARD}: 20000 bytes of the file could not be read. They come after the end of its audio.",
         )
 
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_opened_is_named_and_what_follows_is_heard(clip):
     samples, notes = hear(without_index + whole)
     assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
     why = "The file is broken or cut off before its first audio frame."
-    assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file were not transcribed. {why}",)
+    assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file could not be read. {why}",)
     with pytest.raises(InvalidAudio):
         hear(without_index + without_index)
 

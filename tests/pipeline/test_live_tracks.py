@@ -82,7 +82,7 @@ def test_live_tracks_are_chosen_mixed_and_separated_in_every_container(container
     assert len(usual.told) == 1
     assert usual.told[0][1].startswith(f"{OTHER_TRACKS}: Somebody speaks on track 2, but track 1 is transcribed.")
     assert usual.told[0][0] < position(6)
-    assert "Somebody also spoke on track 2, 6 s. Begin again" in usual.notes[0]
+    assert "Somebody also spoke on track 2, 6 s. Start again" in usual.notes[0]
     assert mixed.notes == separate.notes == ()
     silent_first = tracks_in(container, Sound(SILENCE, codec=codec), Sound(ONE, codec=codec), options=options)
     heard = Live(isolation, silent_first, AUTO, voice)
@@ -116,7 +116,7 @@ def test_the_live_track_on_which_somebody_speaks_is_heard_from_its_first_word(na
 def test_without_a_voice_detector_the_usual_track_is_heard_and_the_others_are_named(isolation):
     heard = Live(isolation, tracks_in("matroska", Sound(OTHER), Sound(ONE, USUAL)), AUTO, None)
     assert alike(heard.samples, ONE) > 0.93
-    assert heard.notes == (f"{OTHER_TRACKS}: Track 2 of 2 was transcribed. Give track to choose another one.",)
+    assert heard.notes == (f"{OTHER_TRACKS}: Track 2 of 2 was transcribed. Set track for another one.",)
 
 
 def test_a_live_container_with_another_number_of_tracks_than_ordered_is_refused(isolation):

@@ -32,7 +32,7 @@ def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path):
     assert 0.5 < found["speech"] <= found["length"]["sound"]
     assert [warning["code"] for warning in found["warnings"]] == ["other_tracks"]
     said = inspect(path)
-    assert "→ track 2 (Microphone): aac, 48000 Hz, mono, somebody speaks, is heard" in said.stdout
+    assert "→ track 2 (Microphone): aac, 48000 Hz, mono, somebody speaks, is transcribed" in said.stdout
     assert "  track 1: aac, 48000 Hz, mono, nobody speaks" in said.stdout
 
 
