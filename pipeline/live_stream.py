@@ -284,13 +284,13 @@ class LiveStream:
         """
         if isinstance(self._detected[0], _Command):
             return True
-        if self._ahead_s > 0 and self._core.behind:
+        if self._ahead_s > 0 and self._core.late:
             with suppress(TimeoutError):  # the answer to the request in flight is waited for no longer
                 async with asyncio.timeout(self._ahead_s):
-                    await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
+                    await self._changes.until(lambda: bool(self._answers) or not self._core.late)
         if not self._has_room:
             await self._changes.until(lambda: self._has_room or bool(self._answers))
-        may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
+        may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.late)
         return may and bool(self._detected)  # a newer window for the engine may have taken it meanwhile
 
     @property
@@ -378,7 +378,7 @@ class LiveStream:
     def _newer(self) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
         self._begin_detecting()
-        while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.behind):
+        while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.late):
             self._take_in()
         if not self._core.decode_due:
             return None

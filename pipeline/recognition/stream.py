@@ -126,7 +126,7 @@ class StreamCore:
         return self._choose_ask() is not None
 
     @property
-    def behind(self) -> bool:
+    def late(self) -> bool:
         """Whether to wait for the answer to what is in flight before more audio is taken, if the sender can wait.
 
         If the caller waits, the words depend on the audio alone, and not on the speed of the sender or the engine.

@@ -38,7 +38,7 @@ class FrameEngine:
     name = model = "frames"
     languages = frozenset({"en"})
     translates = False
-    max_batch = replicas = file_replicas_amid_speech = 1
+    max_batch = replicas = file_replicas_during_speech = 1
     longest_job = position(20)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
