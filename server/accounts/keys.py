@@ -52,7 +52,7 @@ def environment_of(key: str) -> str:
     """The environment that takes *key*. Raises MalformedKey for text that cannot be a key."""
     match = _KEY.fullmatch(key)
     if match is None or not key.endswith(_check(key[:-CHECK_LENGTH])):
-        raise MalformedKey("this is no API key: it was mistyped or cut off")
+        raise MalformedKey("This is no API key: it was mistyped or cut off. Copy it again.")
     return ENVIRONMENT_OF[match[1]]
 
 

@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.clock import now_ms
 from server.http.codes import CODES
 from server.http.headers import warning_headers
 from server.http.problems import Problem
 from server.model.jobs import Job, State
-from server.requests.request import RouteParts, deliver_results, wait_for_end
+from server.requests.request import RouteParts, answer_when_over
 
 HOLD_S = 600  # longest wait; these clients cannot poll
 RESULT_CODES = ("engine_error", "engine_timeout", "unfinished", "job_not_completed", "output_not_found")
@@ -21,22 +20,17 @@ async def answer_finished(
     request: Request, job: Job, make: Callable[[Job], Awaitable[Response]], parts: RouteParts
 ) -> Response:
     """Wait for the end of *job*, and return the answer that *make* makes. Raises Problem if there are no results."""
-    await parts.eraser.settle(job.id)
-    asked_at = now_ms()
-    with parts.eraser.holding(job.id):
-        over = await wait_for_end(job, parts.jobs, parts.closing, wait_s=HOLD_S)
-        _require_results(over, asked_at)
+
+    async def answer(over: Job, asked_at: int) -> Response:
+        if over.state is not State.COMPLETED:
+            raise unsuccessful(over)
+        if not over.shows_results(asked_at):
+            raise Problem("output_not_found", "the result was handed over before, and then erased")
         response = await make(over)
-    response.headers.update(warning_headers(over.warnings))
-    return await deliver_results(response, request, over, parts, asked_at=asked_at)
+        response.headers.update(warning_headers(over.warnings))
+        return response
 
-
-def _require_results(job: Job, asked_at: int) -> None:
-    """Raise Problem with the reason unless *job* has results for a request that came at *asked_at*."""
-    if job.state is not State.COMPLETED:
-        raise unsuccessful(job)
-    if not job.shows_results(asked_at):
-        raise Problem("output_not_found", "the result was handed over before, and then erased")
+    return await answer_when_over(request, job, parts, answer, wait_s=HOLD_S)
 
 
 def unsuccessful(job: Job) -> Problem:

@@ -31,5 +31,5 @@ class Caller:
     def require_account(self) -> tuple[Account, ApiKey, Plan]:
         """Account, key and plan, which callers of operations with Auth.KEY always have. Raises Problem without them."""
         if self.account is None or self.key is None or self.plan is None:
-            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+            raise Problem("missing_credentials", "Send an API key as Authorization: Bearer YOUR_KEY.")
         return self.account, self.key, self.plan

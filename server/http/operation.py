@@ -127,7 +127,7 @@ class Admission(Protocol):
         """Headers with the caller's remaining limits after a request. *refusal* is the error that ended it, if any."""
 
 
-CUT_OFF = Refused("shutting_down", "the server is restarting; send the request again", retry_after_s=5)
+CUT_OFF = Refused("shutting_down", "The server is restarting. Send the request again.", retry_after_s=5)
 
 
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}

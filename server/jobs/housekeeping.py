@@ -72,10 +72,15 @@ class Eraser:
             if not self._sending[job_id]:
                 del self._sending[job_id]
 
-    async def settle(self, job_id: str) -> None:
-        """Wait until no sending() block of the job runs, so that its results count as delivered in the next request."""
-        for over in [*self._sending.get(job_id, ())]:
+    async def settle(self, job_id: str) -> bool:
+        """Wait until no sending() block of the job runs, so that its results count as delivered in the next request.
+
+        Returns whether there was one.
+        """
+        under_way = [*self._sending.get(job_id, ())]
+        for over in under_way:
             await set_within(over, SENDING_S)
+        return bool(under_way)
 
     async def note_answered(self, job_id: str) -> None:
         """Note that the client has the job's results, and erase them if its order keeps none.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnknownTrack, UnusableReference
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.input_formats import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.accounts.limits import Failures
@@ -56,7 +56,7 @@ class Prober:
         if not window.allowed:
             raise Refused(
                 "rate_limited",
-                f"{limit} files within a minute could not be decoded",
+                f"{limit} files within a minute could not be decoded. Wait before you send the next one.",
                 retry_after_s=math.ceil((window.resets_at - now_ms()) / 1000),
             )
 
@@ -108,6 +108,9 @@ def _max_bad_files(plan: Plan) -> int:
     return max(1, plan.requests_per_minute // REQUESTS_PER_BAD_FILE)
 
 
+# --- the recordings of known speakers ----------------------------------------------------------------------------
+
+
 def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
     """The speaker options of an order; None if it does not ask for speakers."""
     if not order.diarize:
@@ -122,24 +125,20 @@ def voices_key(job_id: str) -> str:
 
 async def keep_known_recordings(job_id: str, recordings: Mapping[str, bytes], blobs: BlobStore) -> None:
     """Store the recording of each known person, by name. Raises BlobsAway, DiskFull."""
-    packed = await asyncio.to_thread(_pack, recordings)
-    async with blobs.create(_known_key(job_id)) as sink:
+
+    def pack() -> bytes:
+        return orjson.dumps({name: base64.b64encode(data).decode() for name, data in recordings.items()})
+
+    packed = await asyncio.to_thread(pack)
+    async with blobs.create(f"{voices_key(job_id)}/known") as sink:
         await sink.write(packed)
 
 
 async def known_recordings(job_id: str, blobs: BlobStore) -> dict[str, bytes]:
     """Return what keep_known_recordings() stored. Raises BlobsAway, NoSuchBlob."""
-    packed = b"".join([piece async for piece in blobs.read(_known_key(job_id))])
-    return await asyncio.to_thread(_unpack, packed)
+    packed = b"".join([piece async for piece in blobs.read(f"{voices_key(job_id)}/known")])
 
+    def unpack() -> dict[str, bytes]:
+        return {name: base64.b64decode(data) for name, data in orjson.loads(packed).items()}
 
-def _pack(recordings: Mapping[str, bytes]) -> bytes:
-    return orjson.dumps({name: base64.b64encode(data).decode() for name, data in recordings.items()})
-
-
-def _unpack(packed: bytes) -> dict[str, bytes]:
-    return {name: base64.b64decode(data) for name, data in orjson.loads(packed).items()}
-
-
-def _known_key(job_id: str) -> str:
-    return f"{voices_key(job_id)}/known"
+    return await asyncio.to_thread(unpack)

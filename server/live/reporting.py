@@ -312,6 +312,8 @@ def known_notices(past: Transcription) -> Mapping[str, str]:
     return {code: message for code, message in past.notices.items() if code != LANGUAGE_DOUBTFUL}
 
 
+# --- where a session goes on -------------------------------------------------------------------------------------
+
 LEAD = position(0.3)
 """The least audio before the end of the last word that is recognised again. The end of a word is known only to 0.1 or
 0.2 s, and a new word without its first sound would be recognised as another word."""

@@ -13,8 +13,7 @@ import orjson
 
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.service_v1 import SCHEMA
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
+from pipeline.ingest.input_formats import AUTO, CHANNELS, RATES, SEPARATE_CHANNELS, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.model import bounds
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions
@@ -42,6 +41,8 @@ from server.parsing.members import (
     whole_seconds,
 )
 from server.parsing.text import LANGUAGE, LANGUAGES, TEXT_MEMBERS
+
+# --- known speakers: their names, and a recording of each one's voice as a data URL ---------------------------------
 
 _HEAD = re.compile(r"\s*data:[^,]*;\s*base64\s*", re.ASCII | re.IGNORECASE)
 _MAX_HEAD = 200  # characters; the time of a match grows with their square
@@ -128,6 +129,8 @@ def known_speakers(members: Members, *, diarize: bool, max_speakers: int | None)
         members.refuse("max_speakers", "out_of_range", f"must be at least {len(names)}, one a name")
     return dict(zip(names, recordings, strict=False))
 
+
+# --- the other members ---------------------------------------------------------------------------------------------
 
 MIXED, SEPARATE = bounds.CHANNEL_MODES
 _LIVE = LiveOptions()

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pipeline.documents.cues import SubtitleShape
-from pipeline.ingest.encodings import CHANNELS, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding, RawAudio
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
+from pipeline.ingest.input_formats import (
+    ALL_TRACKS,
+    AUTO,
+    CHANNELS,
+    SAMPLE_BYTES,
+    SEPARATE,
+    SEPARATE_CHANNELS,
+    Encoding,
+    RawAudio,
+    TrackChoice,
+)
 from pipeline.languages import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED
@@ -43,7 +52,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     url, twin = members.get(declared.URL), members.get(declared.AUDIO_URL)
     given = members.has(declared.URL.name) + members.has(declared.AUDIO_URL.name) + has_file
     if given > 1:
-        raise Refused("ambiguous_input", "give exactly one of file, url and audio_url")
+        raise Refused("ambiguous_input", "Give exactly one of file, url and audio_url.")
     order = common_order(
         members,
         offer=offer,
@@ -59,7 +68,7 @@ def parse_order(fields: Fields, *, offer: Offer, sandbox: bool, has_file: bool) 
     people = known_speakers(members, diarize=order.diarize, max_speakers=order.max_speakers)
     members.check()
     if not given:
-        raise Refused("missing_input", "give the audio as a multipart part named file, or its address as url")
+        raise Refused("missing_input", "Give the audio as a multipart part named file, or its address as url.")
     known = {"file", *(member.name for member in declared.FILE_MEMBERS)}
     unknown = unknown_members(fields, known if sandbox else known - {declared.SCENARIO.name})
     return ParsedRequest(

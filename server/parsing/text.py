@@ -103,6 +103,9 @@ def _read_name(text: str, offer: Offer) -> NamedLanguage | None:
     return language
 
 
+# --- what is done with the text ------------------------------------------------------------------------------------
+
+
 def _replacements(values: Sequence[object]) -> tuple[str, ...]:
     """Replacements, each as heard:wanted, in repeated fields or in a JSON array."""
     pairs = _distinct(values)

@@ -46,12 +46,12 @@ def check_account(connection: HTTPConnection, account: str) -> None:
     """Count the connection for *account*. Raises Problem too_many_connections if the account has too many."""
     used: ConnectionUse | None = connection.scope["state"].get("connection")
     if used is not None and not used.count_for(account):
-        raise too_many_connections("this account")
+        raise too_many_connections("This account")
 
 
 def too_many_connections(whose: str) -> Problem:
     return Problem(
-        "too_many_connections", f"{whose} has too many connections; close some", headers={"Retry-After": "5"}
+        "too_many_connections", f"{whose} has too many connections. Close some.", headers={"Retry-After": "5"}
     )
 
 
@@ -70,7 +70,7 @@ class AddressCounters:
         if self.trusted_proxies and connection is not None:
             address = address_of(scope, self.trusted_proxies)
             if not connection.count_forwarded(address):
-                raise too_many_connections("this address")
+                raise too_many_connections("This address")
 
     def check_refusals(self, scope: Scope) -> None:
         address = address_of(scope, self.trusted_proxies)
@@ -139,7 +139,7 @@ class StreamLimits:
         if any(self._open[name] >= bound for name, bound in most.items()):
             raise Problem(
                 "too_many_connections",
-                f"at most {said} may be open",
+                f"At most {said} may be open. Close some.",
                 headers={"Retry-After": "5"},
                 members={"violated_policies": ["streams"]},
             )

@@ -3,9 +3,10 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import ClassVar
 
 from starlette.requests import HTTPConnection, Request
@@ -170,7 +171,7 @@ async def receive_upload(
     became a job's. Raises what Acceptance.open_upload() and Uploads.read_body() raise.
     """
     if parts.closing.is_set():
-        raise Problem("shutting_down", "the server is restarting", headers={"Retry-After": "5"})
+        raise Problem("shutting_down", "The server is restarting. Try again soon.", headers={"Retry-After": "5"})
     warnings = () if raw else misplaced_members(request)
     customer, key = caller.customer, idempotency_key_of(request, caller)
     async with (
@@ -224,19 +225,30 @@ class _ResultDelivery(Response):
             await super().__call__(scope, receive, send)
 
 
-async def deliver_results(
-    answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
+async def answer_when_over(
+    request: Request, job: Job, parts: RouteParts, make: Callable[[Job, int], Awaitable[Response]], *, wait_s: float = 0
 ) -> Response:
-    """Return *answer*. When it was sent, the results of *job* count as delivered, if they are not kept.
+    """Wait for the end of *job*, up to *wait_s* seconds, and return the answer that *make* makes of it.
 
-    *asked_at* is the time of the request (ms since 1970 UTC). If the client has left, nothing counts as delivered.
+    *make* also gets the time of the request (ms since 1970 UTC). When an answer with results was sent, they count as
+    delivered, if they are not kept. If the client has left, nothing counts as delivered.
     """
-    gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
-    return _ResultDelivery(answer, job.id, parts.eraser) if gives and not await request.is_disconnected() else answer
+    if await parts.eraser.settle(job.id):
+        job = await parts.jobs.get(job.id) or job
+    asked_at = now_ms()
+    with parts.eraser.holding(job.id):
+        job = await wait_for_end(job, parts.jobs, parts.closing, wait_s=wait_s)
+        answer = await make(job, asked_at)
+    given = (
+        job.erased_after_delivery and job.shows_results(asked_at) and answer.status_code < HTTPStatus.MULTIPLE_CHOICES
+    )
+    if not given or request.method == "HEAD" or await request.is_disconnected():
+        return answer
+    return _ResultDelivery(answer, job.id, parts.eraser)
 
 
 def no_such_job() -> Refused:
-    return Refused("job_not_found", "there is no such job")
+    return Refused("job_not_found", "There is no such job.")
 
 
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
@@ -262,7 +274,7 @@ async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
     """The live job of the path, for its owner's key or for a token with the scope ingest. Raises Refused."""
     job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
-        raise Refused("not_found", "this job is no live session")
+        raise Refused("not_found", "This job is no live session.")
     return job
 
 

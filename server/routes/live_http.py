@@ -32,7 +32,7 @@ from server.requests.request import (
     JOB,
     READER_CODES,
     RouteGroup,
-    deliver_results,
+    answer_when_over,
     idempotency_key_of,
     live_job,
     misplaced_members,
@@ -86,7 +86,7 @@ class LiveRequests(RouteGroup):
                 **ingest,
                 summary="Send a live session's audio",
                 description="The body is the next part of the stream, of any length and at the speed of speech; "
-                "chunked bodies are heard as they arrive. The same path takes a WebSocket.",
+                "chunked bodies are transcribed as they arrive. The same path takes a WebSocket.",
                 media_types=AUDIO_TYPES,
                 bodies={AUDIO_TYPES[0]: {"type": "string", "format": "binary"}},
                 parameters=(
@@ -112,21 +112,21 @@ class LiveRequests(RouteGroup):
         self.parts.session_registry.admit(caller.environment, Order())
         _, _, plan = caller.require_account()
         submitted = await self._submit(request, caller, misplaced)
-        job = submitted.job
         expires_s = round(now_ms() / 1000 + plan.audio_s_per_file + self.parts.session_registry.rules.margin_s)
-        await self.parts.eraser.settle(job.id)
-        asked_at = now_ms()
-        shown = await self.parts.records.full(job, asked_at=asked_at)
-        assert isinstance(shown.live, answers.LiveState)
-        shown.live.ingest_ws = self.parts.links.ingest_socket(job, expires_s=expires_s)
-        shown.live.ingest_http = self.parts.links.ingest(job)
-        shown.live.events_url = self.parts.links.events(job)
-        shown.live.expires_at = iso(expires_s * 1000)
-        headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
-        if submitted.replayed:
-            headers["Idempotent-Replayed"] = "true"
-        answer = json_response(shown, 201, headers=headers)
-        return await deliver_results(answer, request, job, self.parts, asked_at=asked_at)
+
+        async def answer(job: Job, asked_at: int) -> Response:
+            shown = await self.parts.records.full(job, asked_at=asked_at)
+            assert isinstance(shown.live, answers.LiveState)
+            shown.live.ingest_ws = self.parts.links.ingest_socket(job, expires_s=expires_s)
+            shown.live.ingest_http = self.parts.links.ingest(job)
+            shown.live.events_url = self.parts.links.events(job)
+            shown.live.expires_at = iso(expires_s * 1000)
+            headers = {"Location": self.parts.links.job_path(job), **warning_headers(job.warnings)}
+            if submitted.replayed:
+                headers["Idempotent-Replayed"] = "true"
+            return json_response(shown, 201, headers=headers)
+
+        return await answer_when_over(request, submitted.job, self.parts, answer)
 
     async def _submit(self, request: Request, caller: Caller, warnings: tuple[Mapping[str, str], ...]) -> Submitted:
         """Make the job with further *warnings*, and show it on the channel that the request names."""

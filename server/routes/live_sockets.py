@@ -77,7 +77,7 @@ class LiveSockets:
         """Wait until the session has ended. Raises Problem ingest_busy if another writer takes the seat."""
         await until_first(live.over.wait(), seat.lost.wait())
         if seat.lost.is_set():
-            raise Problem("ingest_busy", "another writer has taken over")
+            raise Problem("ingest_busy", "Another writer has taken over. Only one can write to a session.")
         job = await self.parts.jobs.get(live.job.id)
         if job is not None and job.terminal:
             await socket.wait_while_read()  # _follow() sends the last events, and ends the conversation before
@@ -155,7 +155,7 @@ class LiveSockets:
         if job is None:
             raise no_such_job()
         if not job.terminal:
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+            raise Problem("shutting_down", "The server is restarting. Connect again to go on.")
 
     # --- both --------------------------------------------------------------------------------------------------------
 

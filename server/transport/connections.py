@@ -76,7 +76,7 @@ class Connections:
         """
         if address is not None and not self.of_address.join(address, most=self.rules.max_of_address):
             self._metrics.refused.labels("too_many_connections").inc()
-            raise too_many_connections("this address")
+            raise too_many_connections("This address")
         self._open += 1
         if self._open > self.rules.max_open and not self._close_silent():
             self._metrics.refused.labels("too_many_connections").inc()

@@ -89,7 +89,7 @@ class DeliverySlots:
     def hold(self, account: str, host: str) -> Iterator[None]:
         """Take a slot while the block lasts, for a message that is no delivery. Raises Refused too_many_connections."""
         if self.free <= 0 or self._accounts[account] >= MAX_PER_ACCOUNT or self._hosts[host] >= MAX_PER_HOST:
-            raise Refused("too_many_connections", "too many webhooks are on their way; try again soon", retry_after_s=5)
+            raise Refused("too_many_connections", "Too many webhooks are under way. Try again soon.", retry_after_s=5)
         self.claim(account, host)
         try:
             yield

@@ -104,7 +104,7 @@ class Realtime:
         """
         if self.parts.session_registry.closing:
             await asyncio.sleep(STOPPING_S)
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
+            raise Problem("shutting_down", "The server is restarting. Connect again to go on.")
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:
