@@ -22,8 +22,7 @@ from benchmarks.memo import memoise_engine
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load
@@ -80,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="base")
     parser.add_argument("--seconds", type=float, default=24.0, help="of each sound")
-    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are told, beside none")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are given, beside none")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
     engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), VoiceDetector()

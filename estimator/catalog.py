@@ -181,7 +181,10 @@ class Catalog:
             **{(one.id, entry.id.lower()): entry for one in self._providers.values() for entry in one.models},
         }
         self._facts: dict[str, dict[str, Any]] = rows["providers"]
-        self._retirements = {name: _retirement(row) for name, row in rows["retirements"].items()}
+        self._retirements = {
+            name: Retirement(on=row["on"], replaced_by=row.get("replaced_by"))
+            for name, row in rows["retirements"].items()
+        }
         self._aliases = {alias: id_ for id_, facts in self._facts.items() for alias in facts.get("aliases", ())}
         self._rows = tuple(
             self._model(provider, self._entries.get((provider, row["id"].lower())), row)
@@ -323,10 +326,6 @@ def _own_entries(rows: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str],
             id=id_, match=ClauseEquals(id_), context_window=row["context_window"], prices=ModelPrice(**tiered)
         )
     return entries
-
-
-def _retirement(row: Mapping[str, Any]) -> Retirement:
-    return Retirement(on=row["on"], replaced_by=row.get("replaced_by"))
 
 
 _CLAUDE = re.compile(r"claude[a-z-]*?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")

@@ -206,7 +206,7 @@ def doubtful_languages(found: Mapping[str, tuple[int, float]]) -> list[str]:
 
 
 def wordless_language(language: str | None, probability: float | None, duration: int) -> list[str]:
-    """Return a note if a recording in which no word was found was heard in a doubtful language."""
+    """Return a note if a recording in which no word was found was recognised in a doubtful language."""
     doubtful = duration > MUCH and probability is not None and probability < DOUBT
     return [_note("no words were found, and what is said", language)] if doubtful else []
 

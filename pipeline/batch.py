@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import SpeakersUnavailable
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.input_formats import AUTO, DecodeLimits, RawAudio, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker, packer_of
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
+from pipeline.ingest.track_choice import ChosenAudio, chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import (
@@ -85,7 +83,7 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
-    model: str | None = None  # the one that hears everything; None: the one of each language
+    model: str | None = None  # the one for everything; None: the one of each language
     language: str | None = None  # None: found utterance by utterance
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
@@ -132,7 +130,7 @@ class Batch:
         return self._engine.name
 
     def model_of(self, language: str | None) -> str:
-        """Return the name of the model that hears *language*."""
+        """Return the name of the model for *language*."""
         return self._models.name_for(language)
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
@@ -145,8 +143,8 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        With separate channels each channel has such a sequence. If the order asks who speaks, each chunk is held until
-        the next one exists, and the last chunk has the turns of all speakers. Close the generator to stop early. Raises
+        With separate channels each channel has such a sequence. With *speakers* each chunk is held until the next one
+        exists, and the last chunk has the turns of all speakers. Close the generator to stop early. Raises
         PipelineError if the audio or the engine fails, SpeakersUnavailable if the weights for voices are missing.
         """
         if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:
@@ -168,12 +166,16 @@ class Batch:
 
     @asynccontextmanager
     async def audio(self, path: Path, options: BatchOptions) -> AsyncIterator[AsyncIterator[Samples]]:
-        """Yield the audio that transcribe() hears, in order. The channels are side by side if they are separate."""
+        """Yield the audio that transcribe() gets, in order. The channels are side by side if they are separate."""
         async with on_thread(self._samples(path, options), self._threads) as samples:
             yield samples
 
     def _samples(self, path: Path, options: BatchOptions) -> Iterator[Samples]:
-        with chosen_track(
+        with self._open(path, options) as track:
+            yield from track.samples
+
+    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[ChosenAudio]:
+        return chosen_track(
             self._isolation,
             path,
             DecodeLimits(longest_s=options.longest_s),
@@ -182,8 +184,7 @@ class Batch:
             separate=options.separate,
             raw=options.raw,
             language=options.language,
-        ) as heard:
-            yield from heard.samples
+        )
 
     async def _add_turns(
         self,
@@ -217,12 +218,8 @@ class Batch:
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
             LanguageRouter(self._models if options.model is None else self._models.only(options.model)),
-            tenant=options.tenant,
-            language=options.language,
-            languages=options.languages,
+            options,
             before=_spoken_in(done),
-            task=options.task,
-            hints=options.hints,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         try:
@@ -244,28 +241,18 @@ class Batch:
         self, path: Path, options: BatchOptions, done: Sequence[Chunk]
     ) -> "Iterator[Mapping[int | None, _Channel]]":
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
-        limits = DecodeLimits(longest_s=options.longest_s)
-        with chosen_track(
-            self._isolation,
-            path,
-            limits,
-            self._voice,
-            track=options.track,
-            separate=options.separate,
-            raw=options.raw,
-            language=options.language,
-        ) as heard:
-            numbers = range(heard.audio.probe.channels) if options.separate else (None,)
+        with self._open(path, options) as track:
+            numbers = range(track.decoding.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
-            for samples in self._without_copies(heard.samples, channels):
+            for samples in self._without_copies(track.samples, channels):
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
                     channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.finish(heard.notes)
+                channel.finish(track.notes)
             yield channels
 
     def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
@@ -281,13 +268,9 @@ class Batch:
         for copy, original in gate.copies.items():
             channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
-    def _longest_job(self, options: BatchOptions) -> int:
-        """Return the most samples of a job: what suits the model of the order's language, or else the default one."""
-        return self._models.longest_job(options.model or self._models.name_for(options.language))
-
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
         level = InputLevel()
-        packing = packing_options(self._longest_job(options))
+        packing = packing_options(self._models.longest_job(options.model or self._models.name_for(options.language)))
         return _Channel(
             number,
             packer_of(self._voice.stream() if self._voice else None, packing, level),
@@ -468,34 +451,20 @@ class _QueuedItem:
 class DecodeQueue:
     """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
 
-    The language of each job is found anew, unless the order names it. What was spoken *max_jobs* and more earlier is a
+    The language of each job is found anew, unless the options name it. What was spoken *max_jobs* and more earlier is a
     hint: those jobs are certainly recognised, so the same file always gives the same hints. A job with little speech
     waits for the one before it, whose language is its hint.
     """
 
     def __init__(
-        self,
-        recogniser: LanguageRouter,
-        *,
-        tenant: str,
-        language: str | None,
-        languages: frozenset[str],
-        before: Sequence[str | None],
-        task: str,
-        hints: Hints,
-        max_jobs: int,
+        self, recogniser: LanguageRouter, options: BatchOptions, *, before: Sequence[str | None], max_jobs: int
     ) -> None:
         """Make an empty queue.
 
-        *before* has the languages of the jobs that were recognised before a restart, the last one at its end. The rest
-        is as in BatchOptions.
+        *before* has the languages of the jobs that were recognised before a restart, the last one at its end.
         """
         self._recogniser = recogniser
-        self._tenant = tenant
-        self._language = language
-        self._languages = languages
-        self._task = task
-        self._hints = hints
+        self._options = options
         self._max_jobs = max_jobs
         self._spoken = deque(before, maxlen=max_jobs + REMEMBERED - 1)
         self._items: deque[_QueuedItem] = deque()
@@ -507,15 +476,15 @@ class DecodeQueue:
             request = DecodeRequest(
                 samples=item.samples,
                 start=item.start,
-                language=self._language,
-                languages=self._languages,
+                language=self._options.language,
+                languages=self._options.languages,
                 before=self._language_before(),
-                task=self._task,
-                hints=self._hints,
+                task=self._options.task,
+                hints=self._options.hints,
                 voiced=item.voiced,
             )
             neighbour: asyncio.Task[RecognitionResult] | None = None
-            if self._language is None and 0 < request.voiced_s < MIN_SPEECH_S:
+            if self._options.language is None and 0 < request.voiced_s < MIN_SPEECH_S:
                 neighbour = next((one.answer for one in reversed(self._items) if one.answer is not None), None)
                 if neighbour is None and self._spoken:
                     request = replace(request, before=self._spoken[-1])
@@ -529,7 +498,7 @@ class DecodeQueue:
         if neighbour is not None:
             await asyncio.wait([neighbour])  # its error is that of the file, which ends with it
             request = replace(request, before=neighbour.result().language or request.before)
-        return await self._recogniser.recognise(request, tenant=self._tenant, urgency=Urgency.BATCH)
+        return await self._recogniser.recognise(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
 
     @property
     def waiting(self) -> bool:
@@ -537,7 +506,9 @@ class DecodeQueue:
 
     @property
     def full(self) -> bool:
-        return self._jobs >= self._max_jobs or self._is_long
+        """Whether no item may be added: enough jobs wait, or the waiting items span MAX_SPAN."""
+        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
+        return self._jobs >= self._max_jobs or (bool(ends) and ends[-1] - ends[0] >= MAX_SPAN)
 
     @property
     def first_is_done(self) -> bool:
@@ -564,12 +535,6 @@ class DecodeQueue:
     @property
     def _jobs(self) -> int:
         return sum(queued.answer is not None for queued in self._items)
-
-    @property
-    def _is_long(self) -> bool:
-        """Whether the waiting items span MAX_SPAN."""
-        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
-        return bool(ends) and ends[-1] - ends[0] >= MAX_SPAN
 
     def _language_before(self) -> str | None:
         """Return the language of most of the REMEMBERED jobs that came *max_jobs* or more before the newest one.

@@ -95,7 +95,7 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class LanguageDetected:
-    """The language of the stream is known. If the order allows it to change, each change is another event."""
+    """The language of the stream is known. If the request allows it to change, each change is another event."""
 
     language: str
     probability: float

@@ -86,7 +86,7 @@ class Words(Struct, frozen=True, array_like=True, tag="w"):
     channel: int | None = None
     emitted_at: int | None = None  # when a live session reported them, in ms since 1970 UTC
     audio_end: int | None = None  # where the audio ended, if the last word is timed beyond that
-    shown: bool = True  # False: the order asks for no words in its events
+    shown: bool = True  # False: the request asks for no words in its events
 
 
 class SegmentEnd(Struct, frozen=True, array_like=True, tag="s"):

@@ -73,7 +73,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
 
 
 def search_members(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
-    """Return the members of the JSON file and of records that were ordered: paragraphs, and where terms were said."""
+    """Return the members of the JSON file and of records that were requested: paragraphs, and where terms were said."""
     return {
         **({"paragraphs": paragraph_objects(segments)} if paragraphs else {}),
         **({"search": search_objects(segments, terms)} if terms else {}),
@@ -224,11 +224,11 @@ def _cues(
 
 
 def _webvtt(shown: Sequence[Cue]) -> bytes:
-    lines = (
-        f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_voice(cue.speaker)}{_escape(_text(cue))}\n\n"
-        for cue in shown
-    )
-    return "".join(("WEBVTT\n\n", *lines)).encode()
+    lines = ["WEBVTT\n\n"]
+    for cue in shown:
+        voice = "" if cue.speaker is None else f"<v {_escape(cue.speaker)}>"
+        lines.append(f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{voice}{_escape(_text(cue))}\n\n")
+    return "".join(lines).encode()
 
 
 def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
@@ -276,10 +276,6 @@ def _clock(ms: int, point: str) -> str:
 
 def _label(speaker: str | None) -> str:
     return "" if speaker is None else f"{speaker}: "
-
-
-def _voice(speaker: str | None) -> str:
-    return "" if speaker is None else f"<v {_escape(speaker)}>"
 
 
 def _turn(speaker: str | None, text: str) -> str:

@@ -25,7 +25,7 @@ _SIGN = regex.compile(r"\s*(?:[\p{Latin}\p{N}]+|\X)\p{P}*")  # of scripts withou
 
 
 def translated_outputs(formats: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the translated files of an order, such as srt.de."""
+    """Return the names of the requested files of translations, such as srt.de."""
     targets = tuple(targets)
     return tuple(f"{name}.{target}" for name in formats if name in TRANSLATED_FORMATS for target in targets)
 

@@ -243,7 +243,7 @@ def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -
     Each place between two of *words* gets a point for each word of *committed* before it, in order; those that end
     before the first of *words* are not in its audio, and would count the next "no" of many as one of them. It loses two
     points for each second between it and *end*, unless the last two final words come right before it: the last one may
-    have been stretched over words that were not heard yet. New words begin at the first place with the most points. A
+    have been stretched over words that had not come yet. New words begin at the first place with the most points. A
     word counts as no longer than it can take, unless people pause in it: a model stretches words over the silence and
     words after them.
     """

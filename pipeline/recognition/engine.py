@@ -43,9 +43,9 @@ NO_HINTS = Hints()
 
 
 def hints_for(keywords: Sequence[str], prompt: str, *, written: str | None, allowed: Sequence[str]) -> Hints:
-    """Return the hints of an order.
+    """Return the hints of a request.
 
-    *written* is the language of all text, if the order fixes it: then the prompt is for all speech.
+    *written* is the language of all text, if the request fixes it: then the prompt is for all speech.
     *allowed* are the languages that may be found; if empty, all. The prompt is in the one whose small words it has, or
     else in the first of *allowed*. Without small words it is a list of terms, which have no language.
     """
@@ -59,7 +59,7 @@ def hints_for(keywords: Sequence[str], prompt: str, *, written: str | None, allo
 class DecodeRequest:
     """One window of audio to recognise. All positions count from the start of the stream."""
 
-    samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine that hears them takes floats_of() them
+    samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine takes floats_of() them
     start: int  # position of samples[0]
     language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
@@ -145,7 +145,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def file_replicas_amid_speech(self) -> int:
+    def file_replicas_during_speech(self) -> int:
         """How many calls may be for files while people speak, 1 to *replicas*. The rest is left to live speech."""
         ...
 

@@ -81,7 +81,7 @@ class StreamStart:
 
     at: int = 0  # the position of the first sample, in whole windows
     settled: int = 0  # everything before this position is decided
-    said: tuple[Word, ...] = ()  # the last words before *settled*, as they were heard, if they come again after *at*
+    said: tuple[Word, ...] = ()  # the last words before *settled*, as recognised, if they come again after *at*
     written: tuple[Word, ...] = ()  # the last words, as readers have them
     language: str | None = None  # that was spoken last; None: nothing was said
     open_turn: int | None = None  # the end of the last word of a turn whose end was not reported

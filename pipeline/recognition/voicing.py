@@ -50,11 +50,12 @@ def place_in_speech(words: Sequence[Word], start: int, end: int, spans: Sequence
         after = min(len(voiced), -(-stop // WINDOW) - first + AROUND_FRAMES)
         voiced[at:after] = b"\1" * (after - at)
     placed = Voicing(first * WINDOW, bytes(voiced), extends=False).place(words)
-    again = (
-        plain(before.text) == plain(word.text) and _speech_in(word, spans) < SAID_AGAIN
-        for before, word in pairwise(placed)
-    )
-    return (*placed[:1], *(word for word, left_out in zip(placed[1:], again, strict=True) if not left_out))
+    said = placed[:1]
+    for before, word in pairwise(placed):
+        own = sum(max(0, min(word.end, last) - max(word.start, begin)) for begin, last in spans)
+        if plain(before.text) != plain(word.text) or own >= SAID_AGAIN:
+            said.append(word)
+    return tuple(said)
 
 
 class Voicing:
@@ -178,10 +179,6 @@ class Voicing:
 def _is_drawn_out(word: Word) -> bool:
     """Return whether *word* lasts too long: it has been drawn over words after it."""
     return word.end - word.start > longest_time(word.text)
-
-
-def _speech_in(word: Word, spans: Sequence[tuple[int, int]]) -> int:
-    return sum(max(0, min(word.end, end) - max(word.start, start)) for start, end in spans)
 
 
 def spread(words: Sequence[Word], start: int, end: int) -> list[Word]:

@@ -59,7 +59,7 @@ class TextSettings:
     """What the operator decides for the text of all clients."""
 
     swearing: frozenset[str] | None = None  # swear words, in lower case; None: the words of each language
-    phone_region: str | None = None  # for orders that name none; None: they have none
+    phone_region: str | None = None  # for requests that name none; None: they have none
 
 
 USUAL_SETTINGS = TextSettings()
@@ -113,6 +113,6 @@ def _number(text: str, region: str) -> Any:
 
 
 def _library() -> ModuleType:
-    import phonenumbers  # noqa: PLC0415  takes 25 ms, and most orders name no region
+    import phonenumbers  # noqa: PLC0415  takes 25 ms, and most requests name no region
 
     return phonenumbers

@@ -82,11 +82,11 @@ def answer_of(answer: str, request: TranslationRequest) -> str:
 
 
 AROUND = 1600
-"""Audio before and after a unit that is heard with it, 0.1 s."""
+"""Audio before and after a unit that is transcribed with it, 0.1 s."""
 
 
 class ListeningTranslator:
-    """The translator of one order. Its text goes through the text stage, as it is made of audio."""
+    """The translator of one job. Its text goes through the text stage, as it is made of audio."""
 
     listens = True
 

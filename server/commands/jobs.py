@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     deleting = action("delete", _delete, "delete jobs with all that belongs to them", of_jobs=True)
     deleting.add_argument("--force", action="store_true", help="also jobs that are at work")
     downloading = action("download", _download, "write the outputs of jobs into files", of_jobs=True)
-    downloading.add_argument("--formats", help="comma list (default: all that were ordered)")
+    downloading.add_argument("--formats", help="comma-separated list (default: all that were made)")
     downloading.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     downloading.add_argument("--force", action="store_true", help="overwrite files")
 

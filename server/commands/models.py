@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
     ways.add_parser("list", help="what there is, what is on this machine, what is used (default)").set_defaults(
         run=show
     )
-    pulling = ways.add_parser("pull", help="download a model; it hears first from the server's next start on")
+    pulling = ways.add_parser("pull", help="download a model, which the server uses from its next start on")
     pulling.add_argument("name", metavar="NAME", help="a name of the list, or owner/name of Hugging Face")
     pulling.set_defaults(run=pull)
 

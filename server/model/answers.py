@@ -445,7 +445,7 @@ class FormatList(ListBody):
 class HeardBy(Body):
     name: str
     languages: Annotated[list[str], note("All that it knows")]
-    hears: Annotated[list[str], note("Those that it hears where a request names no model")]
+    hears: Annotated[list[str], note("The languages that it transcribes if a request names no model")]
     translates: Annotated[bool, note("Into English")]
 
 

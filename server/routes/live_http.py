@@ -86,7 +86,7 @@ class LiveRequests(RouteGroup):
                 **ingest,
                 summary="Send a live session's audio",
                 description="The body is the next part of the stream, of any length and at the speed of speech; "
-                "chunked bodies are heard as they arrive. The same path takes a WebSocket.",
+                "chunked bodies are transcribed as they arrive. The same path takes a WebSocket.",
                 media_types=AUDIO_TYPES,
                 bodies={AUDIO_TYPES[0]: {"type": "string", "format": "binary"}},
                 parameters=(

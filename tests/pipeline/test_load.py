@@ -191,7 +191,7 @@ def test_several_models_are_found_with_what_each_hears(tmp_path):
 
 
 def test_a_model_is_not_named_for_a_language_that_it_does_not_know(tmp_path):
-    with pytest.raises(ModelUnavailable, match=r"tiny\.en does not hear 'es'"):
+    with pytest.raises(ModelUnavailable, match=r"tiny\.en does not know 'es'"):
         find_models(EngineSettings(model=f"{MODEL},es=tiny.en", cache_dir=tmp_path, device="cpu"))
 
 

@@ -17,7 +17,7 @@ ENGINES: Mapping[str, Callable[[EngineSettings], FoundModels]] = {
 def find_models(settings: EngineSettings) -> FoundModels:
     """Return the models that *settings* choose. One that they name is downloaded if it is not on this machine.
 
-    Raises ModelUnavailable if a named one cannot be had or does not hear its language, or there is none at all.
+    Raises ModelUnavailable if a named one cannot be had or does not know its language, or there is none at all.
     """
     name = next(iter(ENGINES)) if settings.engine == AUTO else settings.engine
     if name not in ENGINES:

@@ -1,4 +1,4 @@
-"""Knows which Whisper models are on this machine, which are used, and which language each hears; downloads models.
+"""Knows which Whisper models are on this machine, which are used for which language; downloads models.
 
 A model comes from installed packages (pipeline/weights.py), a folder, Hugging Face's cache, or the hub. Nothing else
 uses huggingface_hub. A download runs in a process of its own, so that it can be ended at any time.
@@ -70,7 +70,7 @@ class Choice:
     """The models to use, by names that locate() takes."""
 
     names: tuple[str, ...]  # the default first
-    routes: Mapping[str, str]  # the model of each language that the default is not to hear
+    routes: Mapping[str, str]  # the model of each language that is not for the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,10 @@ def at_hand(model: str, cache_dir: Path | None) -> LocalModel | None:
 def automatic(device: str, cache_dir: Path | None) -> Choice:
     """Return the models that are used when none is named. All are on this machine.
 
-    The model that was pulled last hears every language that it knows. Where none was pulled, it is the one that suits
-    the device, but English is heard by QUICK if that one is base. All others of the installation, and those that were
-    pulled before, hear what is left, and requests may name them. Other models in the cache are not used: other programs
-    put them there, and a large one would be far too slow on a CPU.
+    The model that was pulled last is for every language that it knows. Where none was pulled, it is the one that suits
+    the device, but English is for QUICK if that one is base. All others of the installation, and those that were pulled
+    before, are for what is left, and requests may name them. Other models in the cache are not used: other programs put
+    them there, and a large one would be far too slow on a CPU.
     """
     pulled = pulled_models(cache_dir)
     wanted = dict.fromkeys((*pulled[:1], USUAL[device], *INSTALLED, *pulled[1:]))
@@ -184,7 +184,7 @@ def languages_of(model: LocalModel) -> frozenset[str]:
 
 
 def pull(model: str, *, cache_dir: Path | None, report_progress: ReportProgress, every_s: float) -> LocalModel:
-    """Download *model* by its name unless it is on this machine, and let it hear first from now on when none is named.
+    """Download *model* by its name unless it is on this machine, and use it first from now on when none is named.
 
     Raises ModelUnavailable.
     """

@@ -59,7 +59,7 @@ class AudioFiles:
                 Endpoint("POST", "/v1/audio/translations", self.translate, "createTranslation"),
                 summary="Translate to English as OpenAI's clients ask for it",
                 description="Always synchronous. Errors have OpenAI's shape. Counts as one transcription. A server "
-                "whose model hears several languages and was not trained to translate refuses.",
+                "whose model knows several languages and was not trained to translate refuses.",
                 form="OpenAITranslationForm",
             ),
         ]

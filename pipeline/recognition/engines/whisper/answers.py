@@ -144,7 +144,11 @@ def without_echo(words: Sequence[Word], voiced: Sequence[tuple[int, int]]) -> tu
     while at < len(words):
         size, stop = _repeated_run(texts, at)
         rounds = [words[first : min(first + size, stop)] for first in range(at, stop, size)]
-        rounds[1:] = [one for one in rounds[1:] if size == 1 or _count_letters(one) <= LETTERS_PER_S * _seconds(one)]
+        rounds[1:] = [
+            one
+            for one in rounds[1:]
+            if size == 1 or _count_letters(one) <= LETTERS_PER_S * (one[-1].end - one[0].start) / RATE
+        ]
         spans = voiced if voiced and size > 1 else [(words[at].start, words[stop - 1].end)]
         voice = sum(max(0, min(words[stop - 1].end, end) - max(words[at].start, start)) for start, end in spans)
         if sum(map(_count_letters, rounds)) > max(HURRIED * voice / RATE, FEW_LETTERS):
@@ -158,7 +162,7 @@ def before_timeless(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return the *words* before some that got no time.
 
     Whisper runs ahead of a speaker, begins a phrase anew, or finds no place for words. The next answer has them where
-    they are said; after a final the speech that is left without words is heard again.
+    they are said; after a final the speech that is left without words is recognised again.
     """
     for at in range(len(words) - TIMELESS + 1):
         if words[at].start == words[at + TIMELESS - 1].end:
@@ -179,10 +183,6 @@ def _repeated_run(texts: Sequence[str], at: int) -> tuple[int, int]:
 
 def _count_letters(words: Sequence[Word]) -> int:
     return sum(_letters(word.text) for word in words)
-
-
-def _seconds(words: Sequence[Word]) -> float:
-    return (words[-1].end - words[0].start) / RATE
 
 
 def is_credit(text: str) -> bool:
@@ -236,7 +236,9 @@ def missed_speech(words: Sequence[Word], voiced: Sequence[Span], since: int = 0,
     for start, end in _subtract(voiced, [(0, since), *_word_spans(words, voiced)]):
         if end - start < REST and any(first < start and end == last for first, last in voiced):
             continue
-        if stretches and not _word_begins(words, stretches[-1][1], start) and not _is_apart(stretches[-1], start):
+        _, before, speech = stretches[-1] if stretches else (0, 0, 0)
+        ended = speech >= UNHEARD and start - before >= PAUSE
+        if stretches and not ended and not _word_begins(words, before, start):
             stretches[-1][1] = end
             stretches[-1][2] += end - start
         else:
@@ -267,11 +269,6 @@ def _between_pauses(voiced: Sequence[Span]) -> list[Span]:
     return spans
 
 
-def _is_apart(stretch: Sequence[int], start: int) -> bool:
-    """Return whether a new stretch begins at *start*: *stretch* is long enough, and a pause follows it."""
-    return stretch[2] >= UNHEARD and start - stretch[1] >= PAUSE
-
-
 def _end_in_pauses(words: Sequence[Word], voiced: Sequence[Span]) -> list[Word]:
     """Return *words*. One that lasts too long ends at its first pause, if it has any."""
     pauses = [last for (_, last), (first, _) in pairwise(voiced) if first - last >= PAUSE]
@@ -288,7 +285,7 @@ def with_missed(words: Sequence[Word], missed: Sequence[Word], stretch: Span) ->
     """Return *words* and those of *missed* whose middle lies in *stretch*, in order, and where the last of them begins.
 
     *missed* is a second answer about *stretch* and a little audio around it, in which the first word or the last may
-    be one that *words* have already. If it has none of *stretch*, the place is the end of that: it was heard in vain.
+    be one that *words* have already. If it has none of *stretch*, the place is the end of that.
     """
     found = [word for word in missed if stretch[0] <= (word.start + word.end) // 2 < stretch[1]]
     before = [word for word in words if word.start < stretch[0]]

@@ -57,7 +57,7 @@ def find_models(settings: EngineSettings) -> FoundModels:
         )
     for language, name in choice.routes.items():
         if language not in found[name].languages:
-            raise ModelUnavailable(f"the model {found[name].name} does not hear {language!r}, which it is named for")
+            raise ModelUnavailable(f"The model {found[name].name} does not know {language!r}, which it is named for.")
     by_name = {model.name: model for model in found.values()}
     return FoundModels(tuple(by_name.values()), {code: found[name].name for code, name in choice.routes.items()})
 
@@ -126,12 +126,8 @@ def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowS
         case "full":
             return FULL
     notes = _read(cache_folder(settings.cache_dir) / _NOTES)
-    return _find_known_sizes(folder) or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
-
-
-def _find_known_sizes(folder: Path) -> WindowSizes | None:
-    """Return the sizes for the model in *folder*, if known."""
-    return KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    known = KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    return known or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
 
 
 def _ends_of(weights: Path) -> bytes:
