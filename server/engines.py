@@ -16,9 +16,8 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import LiveVad, VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine

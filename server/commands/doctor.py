@@ -21,9 +21,9 @@ from rich.table import Table
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
-from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
+from pipeline.ingest.container import missing_demuxers
+from pipeline.ingest.input_formats import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import find_models

@@ -15,7 +15,7 @@ from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading
 from pipeline.documents.translated import in_language, output_format, translation_objects
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
+from pipeline.ingest.notes import IDENTICAL_CHANNELS
 from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples, Windows, position
 from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pipeline.speakers.state import SpeakerState
+from pipeline.speakers.live import SpeakerState
 from server.live.speakers import REFRESHED, SpeakerStore
 from server.model.errors import BlobsAway, DiskFull
 from server.model.jobs import LeaseLost

@@ -1,15 +1,30 @@
-"""Turns raw live audio into samples at RATE, piece by piece. Nothing is parsed, so it needs no separate process.
+"""Turns raw audio, live and in files, into samples at 16 kHz.
 
-The values of mu-law and A-law are from ITU-T G.711 (tables 1a and 2a), as fractions of full scale.
+Nothing is parsed, so live audio needs no separate process. The values of mu-law and A-law are from ITU-T G.711 (tables
+1a and 2a), as fractions of full scale.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import Samples, floats_of
-from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding
+from pipeline.errors import EmptyAudio, InvalidAudio
+from pipeline.ingest.input_formats import (
+    CHANNELS,
+    RATES,
+    SAMPLE_BYTES,
+    SEPARATE_CHANNELS,
+    DecodeLimits,
+    Encoding,
+    Probe,
+    RawAudio,
+)
 from pipeline.ingest.mixing import Polarity
-from pipeline.ingest.resampling import Resampler
+from pipeline.ingest.notes import Ledger
+from pipeline.ingest.resampling import Resampler, even_out, up_to
+from pipeline.ingest.source import READ_BYTES, ByteSource
 
 
 def _mulaw_values() -> Samples:
@@ -63,16 +78,13 @@ class PcmDecoder:
         if self._separate:
             columns = zip(self._resamplers, values.reshape(-1, self._channels).T, strict=True)
             return np.stack([one.resample(np.ascontiguousarray(column)) for one, column in columns], axis=1)
-        mono = values if self._channels == 1 else self._mix(values.reshape(-1, self._channels))
-        return self._resamplers[0].resample(mono)
-
-    def _mix(self, frames: Samples) -> Samples:
-        """Return the mean of two channels."""
+        if self._channels == 1:
+            return self._resamplers[0].resample(values)
+        frames = values.reshape(-1, self._channels)
         gains = self._polarity.gains(*frames.T)
         if gains is not None:
             frames = np.stack((frames[:, 0], frames[:, 1] * gains), axis=1)
-        mono: Samples = frames.mean(axis=1, dtype=np.float32)
-        return mono
+        return self._resamplers[0].resample(frames.mean(axis=1, dtype=np.float32))
 
     def flush(self) -> Samples:
         """Return what the filter still holds. An incomplete frame at the end is dropped."""
@@ -91,3 +103,43 @@ class PcmDecoder:
                 return MULAW[data]
             case "alaw":
                 return ALAW[data]
+
+
+class RawRecording:
+    """A file of raw audio. It can be iterated once, like an OpenRecording, and raises AudioTooLong like one."""
+
+    def __init__(self, source: ByteSource, raw: RawAudio, limits: DecodeLimits, *, separate: bool) -> None:
+        """Raises EmptyAudio, InvalidAudio."""
+        self._source = source
+        self._limits = limits
+        self._ledger = Ledger()
+        separate = separate and raw.channels > 1
+        self._decoder = PcmDecoder(raw.encoding, rate=raw.rate, channels=raw.channels, separate=separate)
+        frame_bytes = SAMPLE_BYTES[raw.encoding] * raw.channels
+        size = source.seek(0, 2)
+        source.seek(0)
+        if size == 0:
+            raise EmptyAudio("The file has no bytes.")
+        if size < frame_bytes:
+            raise InvalidAudio(f"The file has {size} bytes, less than one sample of each channel.")
+        self._ledger.leave_out(size % frame_bytes, "They are less than one sample of each channel.")
+        self.probe = Probe(
+            format="raw",
+            codec=raw.encoding,
+            rate=raw.rate,
+            channels=raw.channels,
+            duration_s=size // frame_bytes / raw.rate,
+            duration_stated=True,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._ledger.notes
+
+    def __iter__(self) -> Iterator[Samples]:
+        def samples() -> Iterator[Samples]:
+            while data := self._source.read(READ_BYTES):
+                yield self._decoder.decode(data)
+            yield self._decoder.flush()
+
+        return up_to(self._limits.longest_s, even_out(samples()))

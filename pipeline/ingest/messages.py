@@ -1,13 +1,13 @@
 """The messages between the server and a decoding process, and how they are written as bytes.
 
-The server sends one DecodeOrder. The process answers Opened, then samples, then Done, or Failed at any point. A
-message is one byte of kind, four of length, and the payload. The process reads untrusted bytes, so its messages are
-not trusted either: there are no pickles, no payload exceeds MAX_BYTES, and only the errors in ERRORS are accepted.
+The server sends DecodeOptions. The process answers Opened, then samples, then Done, or Failed at any point. A message
+is one byte of kind, four of length, and the payload. The process reads untrusted bytes, so its messages are not trusted
+either: there are no pickles, no payload exceeds MAX_BYTES, and only the errors in ERRORS are accepted.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from struct import Struct
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import orjson
 from msgspec import DecodeError, convert
 from msgspec.json import Decoder
 
-from pipeline.audio import Samples
+from pipeline.audio import Samples, position
 from pipeline.errors import (
     AudioTooLong,
     EmptyAudio,
@@ -25,15 +25,12 @@ from pipeline.errors import (
     UndecodableAudio,
     UnknownTrack,
 )
-from pipeline.ingest.containers import DecodeLimits, Probe, length_or_none
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.pieces import TrackPiece
-from pipeline.ingest.tracks import AUTO, MAX_TEXT, TrackChoice
+from pipeline.ingest.input_formats import AUTO, MAX_TEXT, DecodeLimits, Probe, RawAudio, TrackChoice, length_or_none
 
-HEAD = Struct("<cI")
+HEAD = struct.Struct("<cI")
 """The kind and the length of the payload."""
 
-PIECE_HEAD = Struct("<BBq")
+PIECE_HEAD = struct.Struct("<BBq")
 """Of a TrackPiece: its track, how many columns its samples have (0: one dimension), and where it begins."""
 
 MAX_BYTES = 1 << 20
@@ -42,14 +39,17 @@ MAX_BYTES = 1 << 20
 ERRORS = {error.__name__: error for error in (EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio, UnknownTrack)}
 """The errors of a recording, except AudioTooLong, which has members of its own."""
 
-
 OUT_OF_MEMORY = 3
 """The exit code of a process that ran out of memory."""
 
+LONGEST_HOLE = position(600)
+"""The longest gap that is filled unless the file states a length that has room for it. A longer one means that a clock
+was set, not that time passed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeOrder:
-    """The order to a decoding process about the source that comes with it."""
+class DecodeOptions:
+    """What a decoding process is to make of the source that comes with them."""
 
     limits: DecodeLimits
     live: bool
@@ -69,13 +69,18 @@ class DecodeOrder:
         return convert(fields, cls)
 
 
-class MalformedMessage(ValueError):
-    """These bytes are not a message."""
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class TrackPiece:
+    """Samples of one of several tracks: 1..RATE of them, of shape (n,) or (n, columns)."""
+
+    track: int  # its number, from 1
+    start: int  # the position of the first, on the clock of all tracks. Before it is the track's last piece, or silence
+    samples: Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,15 @@ class Failed:
     error: PipelineError
 
 
+Message: TypeAlias = Opened | Samples | TrackPiece | Done | Failed
+
+
+class MalformedMessage(ValueError):
+    """These bytes are not a message."""
+
+
 _read_probe = Decoder(Probe).decode
 _read_notes = Decoder(tuple[str, ...]).decode
-
-Message: TypeAlias = Opened | Samples | TrackPiece | Done | Failed
 
 
 def pack(message: Message) -> bytes:
@@ -122,38 +132,40 @@ def length_of(head: bytes | bytearray) -> tuple[bytes, int]:
 
 def unpack(kind: bytes, payload: bytes | bytearray) -> Message:
     """Return the message of this kind and payload. Raises MalformedMessage."""
-    if kind == b"S":
-        return _samples(memoryview(payload))
-    if kind == b"T":
-        return _piece(memoryview(payload))
     try:
-        if kind == b"O":
-            return Opened(_clean_probe(_read_probe(payload)))
-        return Done(_read_notes(payload)) if kind == b"D" else Failed(_error(orjson.loads(payload)))
-    except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        match kind:
+            case b"S":
+                return _samples(memoryview(payload))
+            case b"T":
+                track, columns, start = PIECE_HEAD.unpack_from(payload)
+                samples = _samples(memoryview(payload)[PIECE_HEAD.size :])
+                return TrackPiece(track, start, samples.reshape(-1, columns) if columns else samples)
+            case b"O":
+                return Opened(_clean(_read_probe(payload)))
+            case b"D":
+                return Done(_read_notes(payload))
+        fields = orjson.loads(payload)
+        message = str(fields["message"])
+        if fields["error"] == AudioTooLong.__name__:
+            limit_s, actual_s = (float(fields["facts"][name]) for name in ("limit_s", "actual_s"))
+            return Failed(AudioTooLong(message, limit_s=limit_s, actual_s=actual_s))
+        return Failed(ERRORS[fields["error"]](message))
+    except (DecodeError, ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
         raise MalformedMessage("not what a decoder says") from error
 
 
 def _samples(payload: memoryview) -> Samples:
-    if not payload or len(payload) % 4:
-        raise MalformedMessage("not whole samples")
+    if not payload:
+        raise MalformedMessage("no samples")
     return np.frombuffer(payload, np.float32)
 
 
-def _piece(payload: memoryview) -> TrackPiece:
-    if len(payload) <= PIECE_HEAD.size:
-        raise MalformedMessage("no samples")
-    track, columns, start = PIECE_HEAD.unpack(payload[: PIECE_HEAD.size])
-    samples = _samples(payload[PIECE_HEAD.size :])
-    if not columns:
-        return TrackPiece(track, start, samples)
-    if len(samples) % columns:
-        raise MalformedMessage("not whole rows")
-    return TrackPiece(track, start, samples.reshape(-1, columns))
+def _clean(probe: Probe) -> Probe:
+    """Return the facts with what is for people on one line and cut, and without lengths that no recording can have."""
 
+    def text(value: str | None) -> str | None:
+        return None if value is None else " ".join(value[:MAX_TEXT].split()) or None
 
-def _clean_probe(probe: Probe) -> Probe:
-    """Return the facts with what is for people cut and cleaned, and without a length that no recording can have."""
     length_s = length_or_none(probe.duration_s)
     return replace(
         probe,
@@ -163,25 +175,12 @@ def _clean_probe(probe: Probe) -> Probe:
         tracks=tuple(
             replace(
                 track,
-                codec=_text(track.codec),
+                codec=text(track.codec),
                 layout=track.layout[:MAX_TEXT],
-                language=_text(track.language),
-                title=_text(track.title),
+                language=text(track.language),
+                title=text(track.title),
                 duration_s=length_or_none(track.duration_s),
             )
             for track in probe.tracks
         ),
     )
-
-
-def _text(value: str | None) -> str | None:
-    """Return a text of the file for people to read, on one line."""
-    return None if value is None else " ".join(value[:MAX_TEXT].split()) or None
-
-
-def _error(fields: Mapping[str, Any]) -> PipelineError:
-    message = str(fields["message"])
-    if fields["error"] == AudioTooLong.__name__:
-        facts = fields["facts"]
-        return AudioTooLong(message, limit_s=float(facts["limit_s"]), actual_s=float(facts["actual_s"]))
-    return ERRORS[fields["error"]](message)

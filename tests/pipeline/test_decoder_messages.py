@@ -1,4 +1,4 @@
-"""Tests of crossing.py: messages between server and decoder survive the way, and broken ones are refused."""
+"""Tests of messages.py: messages between server and decoder survive the way, and broken ones are refused."""
 
 from dataclasses import asdict
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
-from pipeline.ingest.containers import Probe
-from pipeline.ingest.crossing import (
+from pipeline.ingest.input_formats import Probe
+from pipeline.ingest.messages import (
     HEAD,
     MAX_BYTES,
     Done,

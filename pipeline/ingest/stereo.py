@@ -1,17 +1,17 @@
-"""Mixes the two channels of a file, but takes one alone where the other has a sound of its own without speech. Pure.
+"""Mixes the two channels of a file, but takes one alone where the other has a sound of its own without speech.
 
     mix = TwoChannels(voice.stream)
     for samples in audio: use(mix.add(samples))    # of shape (n, 2), up to some seconds late
     use(mix.flush())
     mix.notes, mix.alone
 
-The voice in the mix of a microphone and a hiss, a hum, or the time code of a camera is misheard. So where both channels
-sound at the same time and are not alike, the voice detector listens to each of them: what has speech is taken alone
-until the other one has some. Of people in one room, who are on both channels, and of a call, in which one channel is
-silent while the other speaks, the mix stays as it is, and the detector rests.
+In the mix of a microphone with a hiss, a hum, or the time code of a camera, the voice is misrecognised. So where both
+channels sound at the same time and are not alike, the VAD checks each of them: the one with speech is taken alone until
+the other one has some. Of people in one room, who are on both channels, and of a call, in which one channel is silent
+while the other speaks, the mix stays as it is, and the VAD rests.
 
 Where both have speech at once, of different people and most of the time, there are two talks: an interpreter, two
-readers. Then no mix is right, and a note says how to hear both.
+readers. Then no mix is right, and a note says how to transcribe both.
 """
 
 from collections import deque
@@ -22,20 +22,17 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.ingest.focus import AFTER, AHEAD, IS_SPEECH, Detector
-from pipeline.ingest.mixing import ChannelMix
-
-TWO_TALKS = "two_talks"
-"""Note: different people talk at the same time on two channels that were mixed."""
+from pipeline.audio import RATE, WINDOW, DetectSpeech, Samples
+from pipeline.ingest.mixing import AFTER, AHEAD, IS_SPEECH, ChannelMix
+from pipeline.ingest.notes import TWO_TALKS
 
 TWO_TALKS_NOTE = (
-    f"{TWO_TALKS}: Different people talk at the same time on the two channels, and mixed only one of them is heard "
-    "well: give channels=separate to hear both."
+    f"{TWO_TALKS}: Different people talk at the same time on the two channels, and mixed only one of them is "
+    "recognised well. Give channels=separate to transcribe both."
 )
 
 CHUNK = 2 * RATE // WINDOW
-"""The windows, two seconds, for which it is decided together whether the detector listens to the channels."""
+"""The windows, two seconds, for which it is decided together whether the VAD checks the channels."""
 
 CHUNKS = 5
 """The chunks of a stretch, ten seconds, by which it is decided whether there are two talks."""
@@ -44,7 +41,7 @@ STRETCHES = 6
 """The stretches, a minute, in which they have to be."""
 
 REST = 15
-"""The chunks for which the detector rests after a stretch in which both channels had speech."""
+"""The chunks for which the VAD rests after a stretch in which both channels had speech."""
 
 AROUND = 8
 """The windows on each side over which levels and likeness are measured: half a second in all."""
@@ -52,7 +49,7 @@ AROUND = 8
 UNLIKE = 0.5
 """Channels whose correlation is below this have sounds of their own."""
 
-BESIDE_DB, HEARD_DB = 20.0, -60.0
+BESIDE_DB, AUDIBLE_DB = 20.0, -60.0
 """Two sounds are a mixture if the quieter one is at most so much lower, and above so many dBFS."""
 
 STEADY_DB, STEADY, STEADY_RANGE_DB = -45.0, 4 * RATE // WINDOW, 12.0
@@ -60,10 +57,10 @@ STEADY_DB, STEADY, STEADY_RANGE_DB = -45.0, 4 * RATE // WINDOW, 12.0
 and differ by no more than this. Those of speech differ by 25 dB and more."""
 
 SOME = AROUND
-"""The windows of a chunk, a quarter of a second, that have to be a mixture before the detector listens."""
+"""The windows of a chunk, a quarter of a second, that have to be a mixture before the VAD checks them."""
 
 SPOKEN = RATE // WINDOW // 2
-"""The windows with speech on each channel, half a second, after which the detector rests."""
+"""The windows with speech on each channel, half a second, after which the VAD rests."""
 
 TOGETHER, SHARE = 3 * RATE // WINDOW, 0.3
 """Two talks are at least three seconds, and this share of all speech, in which both channels have speech at once."""
@@ -73,7 +70,7 @@ COPY, LATEST = 0.6, 8
 
 
 ACTIVE_DB = -45.0
-"""The level from which somebody may be speaking where the detector was not asked."""
+"""The level from which somebody may be speaking where the VAD was not asked."""
 
 _MIX = 2  # in place of a channel's number
 
@@ -84,7 +81,7 @@ class _Stretch:
 
     chunks: int = 0
     active: int = 0  # windows in which anybody speaks
-    speech: list[NDArray[np.bool_]] = field(default_factory=list)  # of windows of which the detector was asked
+    speech: list[NDArray[np.bool_]] = field(default_factory=list)  # of windows of which the VAD was asked
     levels: list[NDArray[np.float64]] = field(default_factory=list)  # dBFS of the same windows
 
     def close(self) -> tuple[int, int, bool]:
@@ -100,18 +97,18 @@ class _Stretch:
 class TwoChannels:
     """Follows one file. Its result does not depend on the pieces in which samples come."""
 
-    def __init__(self, listen: Callable[[], Detector]) -> None:
-        """*listen* makes a detector for a channel."""
-        self._listen = listen
+    def __init__(self, detector_of: Callable[[], DetectSpeech]) -> None:
+        """*detector_of* makes what detects speech in a channel."""
+        self._detector_of = detector_of
         self._mix = ChannelMix(2)
         self._held = np.zeros((0, 3), np.float32)  # both and their mix, from the first window that is not released
         self._measured = 0  # windows of them whose energies are known
         self._energies = np.zeros((AROUND, 3))  # l*l, r*r and l*r, from AROUND before the first that is not decided
         self._levels = np.zeros((0, 2))  # of up to STEADY decided windows
-        self._detectors: tuple[Detector, Detector] | None = None  # while they listen
+        self._detectors: tuple[DetectSpeech, DetectSpeech] | None = None  # while the VAD checks them
         self._resting = 0  # chunks
         self._speech = np.zeros((AFTER, 2), np.bool_)  # from AFTER before the first that is not released
-        self._asked = np.zeros(0, np.bool_)  # of those that are not released: was the detector asked?
+        self._asked = np.zeros(0, np.bool_)  # of those that are not released: was the VAD asked?
         self._taken = _MIX
         self._shares = np.array((0.0, 0.0, 1.0))  # of both and the mix, at the end of the last window
         self._stretch = _Stretch()
@@ -146,7 +143,7 @@ class TwoChannels:
         return self._release(len(self._asked))[:length]
 
     def _hold(self, samples: Samples) -> None:
-        mixed = self._mix.mix(samples)[:, np.newaxis]
+        mixed = self._mix.add(samples)[:, np.newaxis]
         self._held = np.concatenate((self._held, np.concatenate((samples, mixed), axis=1)))
         windows = len(self._held) // WINDOW
         new = self._held[self._measured * WINDOW : windows * WINDOW, :2].T
@@ -166,7 +163,7 @@ class TwoChannels:
         self._levels = np.concatenate((self._levels, levels))[-max(STEADY, count) :]
         is_steady = (self._levels.min(axis=0) > STEADY_DB) & (np.ptp(self._levels, axis=0) < STEADY_RANGE_DB)
         smooth = _levels_db(around[:, :2], 2 * AROUND + 1)
-        is_mixture = (np.ptp(smooth, axis=1) <= BESIDE_DB) & (smooth.min(axis=1) >= HEARD_DB)
+        is_mixture = (np.ptp(smooth, axis=1) <= BESIDE_DB) & (smooth.min(axis=1) >= AUDIBLE_DB)
         unlike = np.abs(around[:, 2]) < UNLIKE * np.sqrt(around[:, 0] * around[:, 1]) + 1e-12
         is_steady_beside = bool(is_steady.any()) and bool(unlike.all())
         asks = is_steady_beside or (not self._resting and int((is_mixture & unlike).sum()) >= min(SOME, count))
@@ -174,7 +171,7 @@ class TwoChannels:
         if asks:
             start = len(self._asked) * WINDOW
             own = np.ascontiguousarray(self._held[start : start + count * WINDOW, :2].T).reshape(2, count, WINDOW)
-            self._detectors = self._detectors or (self._listen(), self._listen())
+            self._detectors = self._detectors or (self._detector_of(), self._detector_of())
             for channel, detect in enumerate(self._detectors):
                 speech[:, channel] = np.array(detect(own[channel])) >= IS_SPEECH
             self._stretch.speech.append(speech)
