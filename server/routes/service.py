@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.documents.service_v1 import service_v1_schema
-from pipeline.ingest.containers import INPUT_FORMATS
+from pipeline.ingest.input_formats import INPUT_FORMATS
 from server import __version__
 from server.http.headers import none_match
 from server.http.openapi import document, ref
