@@ -35,9 +35,9 @@ from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
-from server.storage.patience import patiently
 from server.storage.ports import Offers
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 from server.translation.remote import ChatTranslator, LibreTranslator, make_translator
 from server.translation.translations import Translators
 from server.waiting import set_within
