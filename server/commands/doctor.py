@@ -39,7 +39,7 @@ from server.config import Config
 from server.engines import load_speaker_models, open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import make_private
 
 MIN_FREE_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 30

@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.http.codes import CODES
 from server.http.headers import warning_headers
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.model.jobs import Job, State
 from server.requests.request import RouteParts, answer_when_over
 

@@ -29,8 +29,8 @@ from server.model.errors import BlobsAway, StorageError
 from server.model.jobs import Artifact, Job, Outcome, State
 from server.model.orders import Order
 from server.storage.ports import BlobStore
-from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
+from server.storage.sql.leases import Corrected
 from server.storage.sql.storage import Storage
 from server.translation.translations import INCOMPLETE, translated_characters, untranslated, written_language
 from server.waiting import set_within

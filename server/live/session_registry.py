@@ -16,8 +16,7 @@ from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
 from pipeline.timeline import TurnEnd, turns_of, unpack
 from pipeline.transcription import Transcription
-from server.background import compute, total_bytes
-from server.faults import contain
+from server.background import compute, contain, total_bytes
 from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease, SessionLease
 from server.jobs.probing import known_recordings

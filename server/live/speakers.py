@@ -13,7 +13,7 @@ from pipeline.audio import RATE, Samples
 from pipeline.events import Changes
 from pipeline.speakers.live import LiveSpeakers, SpeakerState, read_state
 from pipeline.words import SpeakerTurn
-from server.faults import contain
+from server.background import contain
 from server.jobs.leases import HeldLease
 from server.jobs.probing import voices_key
 from server.logs import log

@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from server.model.errors import BlobExists, NoSuchBlob
-from server.storage.ports import Sink
-from server.storage.scratch import PIECE_BYTES, HalfWritten, ThreadSink, check_key, run_in, sweep
-from server.storage.sqlite.folder import PRIVATE_FOLDER, sync_folder
+from server.storage.scratch import (
+    PIECE_BYTES,
+    PRIVATE_FOLDER,
+    HalfWritten,
+    Sink,
+    check_key,
+    run_in,
+    sweep,
+    sync_folder,
+)
 
 THREADS = 8  # waiting for disks, not computing
 
@@ -43,7 +50,7 @@ class FileBlobs:
         half = HalfWritten(self._incoming, free_bytes=self._reserve_bytes if leave_reserve else 0)
         try:
             await self._run(half.open)
-            yield ThreadSink(half.write, self._run)
+            yield Sink(half.write, self._run)
             await self._run(_publish, half, path, self._blobs)
         finally:
             await self._run(half.discard)

@@ -1,14 +1,21 @@
-"""Lets tasks wait for a topic, and wakes them from any thread. Each backend announces topics in its own way."""
+"""Lets tasks wait: for a topic, which wakes them from any thread, or for a database that is away or busy.
+
+Each backend announces topics in its own way. Only patiently() repeats calls of the storage.
+"""
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from server.model.errors import OutcomeUnknown, StorageBusy
 from server.model.events import Event
 from server.waiting import set_within
+
+AGAIN_S = 0.5
+T = TypeVar("T")
 
 Announced: TypeAlias = dict[str, list[Event] | None]
 """The topics of one commit, each with the events that it added to the log of that name, in order.
@@ -112,3 +119,26 @@ class Watches:
         with self._lock:
             everything = dict.fromkeys(self._watches)
         self.wake(everything)
+
+
+async def patiently(
+    ask: Callable[[], Awaitable[T]],
+    *,
+    check: Callable[[], None] = lambda: None,
+    despite: tuple[type[Exception], ...] = (StorageBusy,),
+    repeatable: bool = False,
+) -> T:
+    """Call *ask* every AGAIN_S seconds until it raises none of the errors in *despite*, and return its result.
+
+    *check*: called between two calls. It ends the waiting by raising.
+    *repeatable*: False raises OutcomeUnknown at once, because a second call might do the work twice.
+    """
+    while True:
+        try:
+            return await ask()
+        except despite as error:
+            if isinstance(error, OutcomeUnknown) and not repeatable:
+                raise
+            check()
+            await asyncio.sleep(AGAIN_S)
+            check()

@@ -1,14 +1,16 @@
-"""Connections to PostgreSQL: parses the URL, sets timeouts, and translates errors of the driver into ours.
+"""Connections to PostgreSQL and their transactions: parses the URL, sets timeouts, translates errors into ours.
 
 No message contains the URL, because there is a password in it.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import errors
+from psycopg import Cursor, errors
 from psycopg.adapt import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
@@ -16,6 +18,10 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
+from server.model.events import Event
+from server.storage.sql.database import Parameters
+from server.storage.sql.rows import SqlRow
+from server.storage.waiting import Announced, announce
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -35,6 +41,14 @@ PARAMETERS: Mapping[str, Any] = {
 
 LOST = ("08", "53300", "57P", "25P03")
 """Prefixes of error codes that end a connection: it broke, there are too many, the database stops, it was idle."""
+
+REFUSAL = re.compile(r'FATAL: +((?:database|role) "[^"]*" does not exist|\w+ authentication failed for user "[^"]*")')
+"""What no later attempt changes. libpq gives a refused connection no code."""
+NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
+COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
+NODES_KEPT_MS = 10 * 60 * 1000
+RATES_KEPT_MS = 2 * 60 * 1000
+WORDS = re.compile(r"'[^']*'|\?|(?<!:):(\w+)|%")
 
 ESCAPE, NUL = "\x01", "\x00"
 
@@ -119,7 +133,11 @@ def translate_error(error: BaseException) -> BaseException:
     if not isinstance(error, psycopg.Error):
         return error
     failure: StorageError
-    if is_lost(error):
+    if is_lost(error) and (refusal := REFUSAL.search(str(error))):
+        failure = StorageError(
+            f"The database refuses the connection: {refusal[1]}. Create it, or correct SCRIBEWIRE_DATABASE_URL."
+        )
+    elif is_lost(error):
         failure = StorageAway("the database does not answer; try again")
     elif isinstance(error, errors.DiskFull):
         failure = DiskFull("no space left on the disk of the database")
@@ -129,3 +147,68 @@ def translate_error(error: BaseException) -> BaseException:
         failure = StorageError(f"database: {error.diag.message_primary or type(error).__name__}")
     failure.__cause__ = error
     return failure
+
+
+class PostgresTransaction:
+    """The Transaction of this database, which translates the shared statements.
+
+    It asks the database for *now* when that is first needed.
+    """
+
+    __slots__ = ("_cursor", "_now", "announced", "wrote")
+
+    def __init__(self, connection: Connection, now: int | None) -> None:
+        self._cursor: Cursor[DictRow] = connection.cursor()
+        self._now = now
+        self.announced: Announced = {}
+        self.wrote = False
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            (row,) = self._cursor.execute(NOW)
+            self._now = int(row["now"])
+        return self._now
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        self.wrote = True
+        return self._cursor.execute(_in_postgres(sql), parameters).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.wrote = True
+        if len(rows) == 1:
+            self._cursor.execute(_in_postgres(sql), rows[0])
+        elif rows:
+            self._cursor.executemany(_in_postgres(sql), rows)
+
+    def one(self, sql: str, parameters: Parameters = ()) -> SqlRow | None:
+        return self._execute(sql, parameters).fetchone()
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[DictRow]:
+        return self._execute(sql, parameters).fetchall()
+
+    def announce(self, topic: str, events: Sequence[Event] = ()) -> None:
+        announce(self.announced, topic, events)
+
+    def forget_passed(self) -> None:
+        """Delete marks of commits whose outcome is known, ended processes, and clients without recent requests."""
+        self.run("DELETE FROM commits WHERE at < ?", (self.now - COMMITS_KEPT_MS,))
+        self.run("DELETE FROM nodes WHERE seen_at < ?", (self.now - NODES_KEPT_MS,))
+        self.run("DELETE FROM rates WHERE at < ?", (self.now - RATES_KEPT_MS,))
+
+    def _execute(self, sql: str, parameters: Parameters) -> Cursor[DictRow]:
+        self.wrote = self.wrote or not sql.lstrip().startswith(("SELECT", "WITH"))
+        return self._cursor.execute(_in_postgres(sql), parameters)
+
+
+@lru_cache(maxsize=1024)
+def _in_postgres(sql: str) -> Any:
+    """Translate the parameters of a statement for psycopg."""
+    return WORDS.sub(_word, sql)
+
+
+def _word(found: "re.Match[str]") -> str:
+    word = found.group()
+    if word == "?":
+        return "%s"
+    return f"%({found.group(1)})s" if found.group(1) else word.replace("%", "%%")

@@ -1,23 +1,29 @@
-"""A connection that listens for other processes' commits and checks whether the database answers.
+"""Commits whose outcome can always be found out, and the notifications by which other processes learn of them.
 
-If notifications are switched off or the connection is down, all waiting tasks read the database once a second.
+Each transaction that writes also inserts a random mark into the table `commits`, in the same message as its COMMIT. If
+the connection is lost before the answer, the caller tries to insert the same mark. If the mark exists, the transaction
+was committed. If not, the caller's insert prevents the commit for ever: should the lost message still arrive, its mark
+violates the primary key and its transaction is rolled back.
 """
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import psycopg
 
 from server.logs import log
 from server.model.errors import StorageError
-from server.storage.postgres.committing import CHANNEL, EVERYTHING, read_payload
-from server.storage.postgres.connecting import Connection, connect, translating
-from server.storage.postgres.transaction import NOW
-from server.storage.vital import start_vital
-from server.storage.watching import Watches
+from server.storage.postgres.connections import NOW, Connection, connect, translating
+from server.storage.scratch import start_vital
+from server.storage.waiting import Watches
 
+CHANNEL = "scribewire"
+MAX_PAYLOAD_BYTES = 7_900  # PostgreSQL takes 7,999
+EVERYTHING = "*"  # stands for more topics than fit
+TOPIC = re.compile(r"[\w.-]+")
 RELAY_CHANNEL = "scribewire_relay"
 POLL_S = 1.0  # between two looks without notifications, and between two checks that the database answers
 MISSED_S = 15.0  # notifications may get lost with a dying process, so all tasks look again after this time
@@ -28,8 +34,38 @@ DEAD_MS = 20_000  # a process that has said nothing for this long is gone
 RETRY_S = 0.25
 
 
+def payload(sender: str, topics: Collection[str]) -> str:
+    """The payload of a notification: its sender and the topics, or EVERYTHING if the topics do not fit."""
+    text = " ".join((sender, *sorted(topics)))
+    plain = all(TOPIC.fullmatch(topic) for topic in topics)
+    return text if plain and len(text.encode()) <= MAX_PAYLOAD_BYTES else f"{sender} {EVERYTHING}"
+
+
+def commit(connection: Connection, *, mark: str, now: int, notification: str | None) -> None:
+    """Commit with *mark*, then send *notification* to other processes, both in one message to the database.
+
+    The notification is a transaction of its own that does not wait for the disk, because PostgreSQL lets only one
+    transaction at a time commit a notification.
+    """
+    message = f"INSERT INTO commits (id, at) VALUES ('{mark}', {now}); COMMIT"  # noqa: S608  both are made here
+    if notification is not None:
+        message += f"; SELECT pg_notify('{CHANNEL}', '{notification}')"
+    connection.execute(message.encode(), prepare=False)
+
+
+def was_committed(connection: Connection, mark: str, now: int) -> bool:
+    """Whether the transaction with *mark* was committed. If the answer is False, it never can be."""
+    row = connection.execute(
+        "INSERT INTO commits (id, at) VALUES (%s, %s) ON CONFLICT (id) DO NOTHING RETURNING id", (mark, now)
+    ).fetchone()
+    return row is None
+
+
 class NotificationListener:
-    """A thread with a connection of its own. It wakes watches, and records in `nodes` that this process is alive."""
+    """A thread with a connection of its own. It wakes watches, and records in `nodes` that this process is alive.
+
+    If notifications are switched off or the connection is down, all waiting tasks read the database once a second.
+    """
 
     def __init__(self, conninfo: str, watches: Watches, *, boot: str, name: str, notify: bool) -> None:
         """Raises StorageAway or StorageError if there is no connection at first."""
@@ -93,8 +129,8 @@ class NotificationListener:
 
     def _dispatch(self, notice: psycopg.Notify) -> None:
         try:
-            sender, topics = read_payload(notice.payload)
-        except ValueError:
+            sender, *topics = notice.payload.split()
+        except ValueError:  # no sender: any role may send notifications
             log.warning("a notification that no node sent is ignored", extra={"channel": notice.channel})
             return
         if sender == self._boot:
