@@ -37,8 +37,8 @@ from benchmarks.word_times import Span, Timed, offsets, sounds_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
 from pipeline.events import TimedEvent
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings

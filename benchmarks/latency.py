@@ -32,8 +32,7 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, TimedEvent, WordsCommitted
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine

@@ -26,8 +26,7 @@ from benchmarks.intervals import difference
 from benchmarks.scoring import spoken_words
 from pipeline.audio import RATE, Samples, floats_of
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines import bootstrap, models

@@ -7,8 +7,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.ingest.framer import Framer
+from pipeline.audio import RATE, WINDOW, Framer, Samples
 from pipeline.ingest.vad import VoiceDetector
 
 Span: TypeAlias = tuple[float, float]

@@ -22,8 +22,7 @@ from benchmarks.memo import memoise_engine
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load

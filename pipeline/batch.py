@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import SpeakersUnavailable
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.input_formats import AUTO, DecodeLimits, RawAudio, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker, packer_of
-from pipeline.ingest.survey import Heard, chosen_track
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
+from pipeline.ingest.track_choice import ChosenAudio, chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import (
@@ -176,7 +174,7 @@ class Batch:
         with self._open(path, options) as track:
             yield from track.samples
 
-    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[Heard]:
+    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[ChosenAudio]:
         return chosen_track(
             self._isolation,
             path,
@@ -244,7 +242,7 @@ class Batch:
     ) -> "Iterator[Mapping[int | None, _Channel]]":
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         with self._open(path, options) as track:
-            numbers = range(track.audio.probe.channels) if options.separate else (None,)
+            numbers = range(track.decoding.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
             for samples in self._without_copies(track.samples, channels):

@@ -21,12 +21,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, DetectLiveSpeech, Framer, Samples, Windows, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import MAX_UNREAD, Changes, Event, EventClock, Finalized, TimedEvent, read_events
 from pipeline.ingest.crosstalk import CrosstalkGate
-from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
@@ -93,7 +91,7 @@ class LiveStream:
         self,
         core: StreamCore,
         *,
-        vad: LiveSpeechProbability,
+        vad: DetectLiveSpeech,
         recogniser: LanguageRouter,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised
@@ -286,13 +284,13 @@ class LiveStream:
         """
         if isinstance(self._detected[0], _Command):
             return True
-        if self._ahead_s > 0 and self._core.behind:
+        if self._ahead_s > 0 and self._core.late:
             with suppress(TimeoutError):  # the answer to the request in flight is waited for no longer
                 async with asyncio.timeout(self._ahead_s):
-                    await self._changes.until(lambda: bool(self._answers) or not self._core.behind)
+                    await self._changes.until(lambda: bool(self._answers) or not self._core.late)
         if not self._has_room:
             await self._changes.until(lambda: self._has_room or bool(self._answers))
-        may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.behind)
+        may = self._has_room and not (self._answers and self._ahead_s > 0 and self._core.late)
         return may and bool(self._detected)  # a newer window for the engine may have taken it meanwhile
 
     @property
@@ -380,7 +378,7 @@ class LiveStream:
     def _newer(self) -> DecodeRequest | None:
         """Return a request to replace the one in flight, which the engine has not begun yet, or None."""
         self._begin_detecting()
-        while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.behind):
+        while self._detected and self._has_room and not (self._ahead_s > 0 and self._core.late):
             self._take_in()
         if not self._core.decode_due:
             return None

@@ -16,9 +16,8 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import LiveVad, VoiceDetector
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
@@ -36,9 +35,9 @@ from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
-from server.storage.patience import patiently
 from server.storage.ports import Offers
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 from server.translation.remote import ChatTranslator, LibreTranslator, make_translator
 from server.translation.translations import Translators
 from server.waiting import set_within

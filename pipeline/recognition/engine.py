@@ -145,7 +145,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def file_replicas_amid_speech(self) -> int:
+    def file_replicas_during_speech(self) -> int:
         """How many calls may be for files while people speak, 1 to *replicas*. The rest is left to live speech."""
         ...
 

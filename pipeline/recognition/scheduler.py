@@ -110,7 +110,7 @@ class SchedulerStatistics:
     waiting: int = 0
     calls: int = 0
     failures: int = 0
-    behind_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
+    live_wait_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
     utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
 
 
@@ -145,7 +145,7 @@ class CallOrder:
     def __init__(self) -> None:
         self.waiting: list[Work] = []
         self.fairness = Fairness()
-        self.behind_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
+        self.live_wait_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
         self._calling: set[Work] = set()
         self._spoken_at = -math.inf  # when the last live window came
 
@@ -160,14 +160,14 @@ class CallOrder:
         """Take the work of the next call, most urgent first; none if no call may begin now. end() ends the call."""
         callable_now = [work for work in self.waiting if work.model.answers]
         if not callable_now:
-            self.behind_s = 0.0
+            self.live_wait_s = 0.0
             return ()
         first = min(callable_now, key=self._rank)
         running = (work.model.share for work in self._calling if work.model.answers)  # one that hangs uses nothing
         used = sum(running) + first.model.share - _ROUNDING
         if used > 1:
             return ()
-        self._count_behind()
+        self._count_live_wait()
         if first.urgency is Urgency.BATCH and self._people_speak and used > first.model.file_share:
             return ()
         group = self._choose(first)
@@ -227,14 +227,14 @@ class CallOrder:
         starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling)
         return (-1.0 if starving else work.urgency, self.fairness.time_used(work.tenant), work.since)
 
-    def _count_behind(self) -> None:
+    def _count_live_wait(self) -> None:
         """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
         since = [work.since for work in self.waiting if work.urgency <= Urgency.PARTIAL]
         if not since:
-            self.behind_s = 0.0
+            self.live_wait_s = 0.0
             return
-        more_s = time.monotonic() - min(since) - self.behind_s
-        self.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
+        more_s = time.monotonic() - min(since) - self.live_wait_s
+        self.live_wait_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
 
 class Fairness:
@@ -331,13 +331,13 @@ class Scheduler:
 
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
-        if self._hanging or self._order.behind_s * growth > LATE_S:
+        if self._hanging or self._order.live_wait_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     def statistics(self) -> SchedulerStatistics:
         waiting = sum(work.model is self for work in self._order.waiting)
-        behind_s, utilisation = self._order.behind_s, self._utilisation
-        return replace(self._numbers, waiting=waiting, behind_s=behind_s, utilisation=utilisation)
+        live_wait_s, utilisation = self._order.live_wait_s, self._utilisation
+        return replace(self._numbers, waiting=waiting, live_wait_s=live_wait_s, utilisation=utilisation)
 
     def close(self) -> None:
         """Refuse more work, and fail what waits with EngineFailed. Waits for the calls that run, unless one hangs."""
@@ -353,7 +353,7 @@ class Scheduler:
     @property
     def file_share(self) -> float:
         """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
-        return self.engine.file_replicas_amid_speech * self.share
+        return self.engine.file_replicas_during_speech * self.share
 
     @property
     def answers(self) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from pipeline.ingest.inspection import Inspection, inspect
+from pipeline.ingest.input_formats import Track
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.tracks import Track
+from pipeline.ingest.track_choice import Inspection, inspect
 from pipeline.ingest.vad import VoiceDetector
 from server.config import Config, FileProblem
 from server.logs import configure

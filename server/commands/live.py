@@ -22,11 +22,9 @@ from rich.text import Text
 
 from pipeline.audio import RATE, Samples
 from pipeline.batch import on_thread
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import Encoding
+from pipeline.ingest.input_formats import SEPARATE, DecodeLimits, Encoding, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import SEPARATE, TrackChoice
+from pipeline.ingest.track_choice import chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from server.client import Client, LiveStream
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence

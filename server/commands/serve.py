@@ -24,18 +24,16 @@ from server.background import share_interpreter
 from server.commands.connection import add_settings, machine_address, noted
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
-from server.commands.stopping import stop_signals
 from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
 from server.engines import OfferWatch, ServedModels, open_decoder, open_engines, publish_offer
 from server.logs import configure, log
 from server.requests.request import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.folder import claim_folder
-from server.transport.connections import ConnectionRules, Connections
-from server.transport.descriptors import connection_limits, raise_descriptor_limit
+from server.storage.sqlite.open import claim_folder
+from server.transport.connections import ConnectionRules, Connections, connection_limits, raise_descriptor_limit
 from server.transport.http_server import HttpServer, listen
-from server.worker_process import SERVER
+from server.worker_process import SERVER, stop_signals
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
 PARTING_S = 0.5  # for streams to send why they end, before uvicorn closes connections

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnknownTrack, UnusableReference
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.input_formats import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.accounts.limits import Failures

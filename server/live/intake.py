@@ -14,14 +14,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
-from pipeline.ingest.focus import live_mix, mixed
+from pipeline.ingest.input_formats import ALL_TRACKS, AUTO, MIX, SAMPLE_BYTES, DecodeLimits, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
-from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
-from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX
+from pipeline.ingest.memory import MemoryClaim
+from pipeline.ingest.mixing import live_mix, mixed
+from pipeline.ingest.raw_audio import PcmDecoder
+from pipeline.ingest.track_choice import SpokenTrack, all_tracks
 from pipeline.ingest.vad import VoiceDetector
 from server.model.orders import CONTAINER, LiveOptions, Order
 
@@ -64,7 +62,7 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 def intake_of(
-    order: Order, isolation: Isolation, *, position: int, part: MemoryPart | None, voice: VoiceDetector | None = None
+    order: Order, isolation: Isolation, *, position: int, part: MemoryClaim | None, voice: VoiceDetector | None = None
 ) -> Intake:
     """Make the intake of a live session.
 
@@ -111,7 +109,7 @@ class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(
-        self, order: Order, isolation: Isolation, *, part: MemoryPart | None = None, voice: VoiceDetector | None = None
+        self, order: Order, isolation: Isolation, *, part: MemoryClaim | None = None, voice: VoiceDetector | None = None
     ) -> None:
         assert order.live is not None
         self._order = order
@@ -151,7 +149,7 @@ class ContainerIntake:
         track = self._order.track
         unmixed = self._voice is not None and track not in ALL_TRACKS
         decoding = self._isolation.live(
-            DecodeLimits(), separate=self._separate, unmixed=unmixed, part=part, track=track
+            DecodeLimits(), separate=self._separate, unmixed=unmixed, memory=part, track=track
         )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
@@ -181,7 +179,7 @@ class ContainerIntake:
             yield from all_tracks(probe.tracks, decoding.pieces(), mixed=track == MIX)
         elif probe.several or (track == AUTO and len(probe.tracks) > 1):
             spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._order.language)
-            yield from spoken.hear(decoding.pieces()) if probe.several else one
+            yield from spoken.follow(decoding.pieces()) if probe.several else one
             self.notes = spoken.notes
         else:
             yield from one
@@ -196,7 +194,7 @@ class ContainerIntake:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
-    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryPart | None) -> None:
+    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryClaim | None) -> None:
         """Kill the decoder, and close its pipes once no thread uses them."""
         if part is not None:
             stack.callback(part.release)  # also if the decoder was never opened

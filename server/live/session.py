@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
-from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.memory import MemoryClaim
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
@@ -103,7 +103,7 @@ class LiveSession:
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
-        part: MemoryPart | None,
+        part: MemoryClaim | None,
         translation: Translators,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.

@@ -9,13 +9,11 @@ from starlette.responses import Response
 
 from pipeline.documents.formats import OUTPUT_FORMATS
 from pipeline.documents.service_v1 import service_v1_schema
-from pipeline.ingest.containers import INPUT_FORMATS
+from pipeline.ingest.input_formats import INPUT_FORMATS
 from server import __version__
-from server.http.caller import Caller
-from server.http.openapi import document
-from server.http.operation import Answer, Auth, Endpoint, Handler, Operation, json_response
+from server.http.openapi import document, ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Handler, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.model import answers
 from server.model.accounts import SIGNUP_PLAN
 from server.requests.request import RouteGroup

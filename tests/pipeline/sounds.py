@@ -18,8 +18,7 @@ import soundfile
 from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker
+from pipeline.ingest.speech import DecodeJob, Packed, PackingOptions, SpeechPacker
 from pipeline.ingest.vad import VoiceDetector
 
 SPEECH = Path(__file__).parent.parent / "speech"

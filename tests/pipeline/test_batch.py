@@ -16,7 +16,7 @@ from pipeline.audio import RATE
 from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.ledger import TRUNCATED
+from pipeline.ingest.notes import TRUNCATED
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet

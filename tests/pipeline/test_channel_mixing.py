@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, WINDOW, Samples, position
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.framer import Windows
-from pipeline.ingest.inspection import inspect
+from pipeline.audio import RATE, WINDOW, Samples, Windows, position
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.mixing import SharedGain
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.two_channels import TWO_TALKS, TwoChannels
+from pipeline.ingest.notes import TWO_TALKS
+from pipeline.ingest.stereo import TwoChannels
+from pipeline.ingest.track_choice import chosen_track, inspect
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import SPEECH, codes, jobs_of, likeness, read, tone
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.audio import RATE, WINDOW, Samples, Windows
 from pipeline.batch import CHUNK, MAX_SPAN, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.framer import Windows
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet

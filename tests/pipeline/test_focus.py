@@ -11,10 +11,10 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE, WINDOW, Samples, position
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.focus import FocusMix
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
+from pipeline.ingest.mixing import FocusMix
+from pipeline.ingest.track_choice import chosen_track
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import SPEECH, likeness, read
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, Framer, Samples, Windows, position
 from pipeline.events import SpeechStarted
-from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import (
     HEADROOM_DB,
     MAX_GAIN_DB,
@@ -19,7 +18,7 @@ from pipeline.ingest.gain import (
     levels_db,
     raise_level,
 )
-from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
+from pipeline.ingest.speech import Segmenter, SegmenterOptions
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import CLIP, SPEECH, read
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import Samples, position
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
+from pipeline.ingest.speech import DecodeJob, Packed, PackingOptions, Passed
 from pipeline.ingest.vad import VoiceDetector
 from tests.pipeline.sounds import CLIPS, SPEECH, packed, read
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples, Windows, position
 from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
@@ -39,7 +38,7 @@ class FrameEngine:
     name = model = "frames"
     languages = frozenset({"en"})
     translates = False
-    max_batch = replicas = file_replicas_amid_speech = 1
+    max_batch = replicas = file_replicas_during_speech = 1
     longest_job = position(20)
 
     def bucket(self, request: DecodeRequest) -> Hashable:

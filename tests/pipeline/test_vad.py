@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.audio import RATE, WINDOW, Framer, Samples, Windows
 from pipeline.errors import ModelUnavailable
-from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import GainControl
 from pipeline.ingest.vad import CALM, CONTEXT, VoiceDetector, model_path
 from tests.pipeline.sounds import CLIP, SPEECH, read

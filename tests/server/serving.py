@@ -46,8 +46,7 @@ from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from server.translation.remote import make_translator
 from server.translation.translations import Translators
-from server.transport.connections import Connections
-from server.transport.descriptors import connection_limits
+from server.transport.connections import Connections, connection_limits
 from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
 from tests.waiting import eventually

@@ -32,7 +32,7 @@ class ScriptedEngine:
     languages = frozenset({"en"})
     translates = True  # it says English, whatever is spoken
     max_batch = 8
-    replicas = file_replicas_amid_speech = 1
+    replicas = file_replicas_during_speech = 1
     longest_job = LONGEST_JOB
 
     def __init__(self, text: Sequence[str] = SCRIPT) -> None:

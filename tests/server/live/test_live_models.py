@@ -27,7 +27,7 @@ class HearsAll:
     name = model = "all"
     languages = frozenset({"en"})
     translates = False
-    max_batch = replicas = file_replicas_amid_speech = 1
+    max_batch = replicas = file_replicas_during_speech = 1
     longest_job = LONGEST_JOB
 
     def __init__(self, words: Sequence[Word]) -> None:

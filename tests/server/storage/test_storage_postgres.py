@@ -11,12 +11,12 @@ import pytest
 
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
-from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres.connections import connect, parameters
 from server.storage.postgres.database import WRITERS, PostgresTransaction
 from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import make_private
 from tests.processes import free_port
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster

@@ -120,7 +120,7 @@ class WhisperEngine:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
             self.replicas = replica_count(cores(), per_call) if on_cpu else 1
-            self.file_replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
+            self.file_replicas_during_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
             loaded = WhisperModel(
                 str(folder),
                 device=self.device,
