@@ -27,7 +27,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
 from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
 from pipeline.ingest.track_choice import ChosenAudio, chosen_track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import (
     MIN_SPEECH_S,
@@ -104,7 +104,7 @@ class Batch:
         *,
         engine: Engine,
         models: ModelSet,
-        voice: VoiceDetector | None,
+        vad: Vad | None,
         isolation: Isolation,
         threads: Executor,
         voices: SpeakerModels | None = None,
@@ -113,13 +113,13 @@ class Batch:
         """Make what transcribes files with *models*.
 
         *engine*: that of one of the *models*, whose batches count for all.
-        *voice*: None: all of a file counts as speech.
+        *vad*: None: all of a file counts as speech.
         *threads*: at least as many as files at the same time.
         *voices*: for BatchOptions.speakers; a scripted engine needs none.
         """
         self._engine = engine
         self._models = models
-        self._voice = voice
+        self._vad = vad
         self._isolation = isolation
         self._threads = threads
         self._voices = voices
@@ -179,7 +179,7 @@ class Batch:
             self._isolation,
             path,
             DecodeLimits(longest_s=options.longest_s),
-            self._voice,
+            self._vad,
             track=options.track,
             separate=options.separate,
             raw=options.raw,
@@ -257,7 +257,7 @@ class Batch:
 
     def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
         """Yield the samples; of separate channels without what is a copy of another channel."""
-        if self._voice is None or len(channels) == 1:
+        if self._vad is None or len(channels) == 1:
             yield from audio
             return
         gate = CrosstalkGate(len(channels))
@@ -273,7 +273,7 @@ class Batch:
         packing = packing_options(self._models.longest_job(options.model or self._models.name_for(options.language)))
         return _Channel(
             number,
-            packer_of(self._voice.stream() if self._voice else None, packing, level),
+            packer_of(self._vad.stream() if self._vad else None, packing, level),
             level,
             Diarizer(self._voices) if options.speakers is not None and self._voices is not None else None,
             max((chunk.jobs_done for chunk in done if chunk.channel == number), default=0),

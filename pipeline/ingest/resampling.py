@@ -91,7 +91,7 @@ class FullScale:
         peak = np.abs(samples).max()
         if peak <= self._FROM and self._held <= self._RISE * begins:
             return samples if peak <= 1.0 else np.clip(samples, -1.0, 1.0, out=samples)
-        # A file of floats may contain NaN, which would stay in the voice detector's state for ever.
+        # A file of floats may contain NaN, which would stay in the state of the VAD for ever.
         np.nan_to_num(samples, copy=False, posinf=1.0, neginf=-1.0)
         size = np.abs(samples) if samples.ndim == 1 else np.abs(samples).max(axis=1)
         rise = self._RISE * np.arange(begins, self._passed)

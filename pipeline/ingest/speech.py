@@ -115,7 +115,7 @@ class PackingOptions:
     # Longer silence costs encoding. With 2 s the jobs were shorter: 22.3 instead of 21.0 % of 2,779 words in six
     # languages were wrong, for a tenth more CPU time.
     pause: int = position(4)
-    # Audio of a job before its speech: voice detectors miss soft first words that recognisers find. By telephone 5.3 %
+    # Audio of a job before its speech: VADs miss soft first words that recognisers find. By telephone 5.3 %
     # instead of 7.8 % of 474 words were wrong, for nothing, because the window is as long anyway.
     lead: int = position(1)
 
@@ -271,14 +271,14 @@ class _WindowBuffer:
         first = -(-(earliest - self._start) // WINDOW)
         loudness = np.array([float(np.sqrt(np.mean(np.square(window)))) for window in self._windows])
         noise = np.convolve(loudness, np.ones(2 * AROUND + 1), "same")
-        voice = np.convolve(self._speech, np.ones(2 * AROUND + 1), "same")
-        score = (noise * voice)[first : len(self._windows) - AROUND]  # the newest windows have no neighbours yet
+        speech = np.convolve(self._speech, np.ones(2 * AROUND + 1), "same")
+        score = (noise * speech)[first : len(self._windows) - AROUND]  # the newest windows have no neighbours yet
         best = len(score) - 1 - int(np.argmin(score[::-1]))
         return self._start + (first + best) * WINDOW + WINDOW // 2
 
 
 class EvenPacker:
-    """Packs everything into jobs of *length* samples, the last one shorter. It is used without voice detection."""
+    """Packs everything into jobs of *length* samples, the last one shorter. It is used without a VAD."""
 
     def __init__(self, length: int = LONGEST_JOB) -> None:
         self._length = length

@@ -1,6 +1,6 @@
 """Mixes the two channels of a file, but takes one alone where the other has a sound of its own without speech.
 
-    mix = TwoChannels(voice.stream)
+    mix = TwoChannels(vad.stream)
     for samples in audio: use(mix.add(samples))    # of shape (n, 2), up to some seconds late
     use(mix.flush())
     mix.notes, mix.alone

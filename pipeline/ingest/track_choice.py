@@ -47,12 +47,12 @@ from pipeline.ingest.mixing import (
 )
 from pipeline.ingest.notes import OTHER_TRACKS, QUIET_INPUT, undecodable_track
 from pipeline.ingest.stereo import TwoChannels
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 
 STEREO = 2
 
 SPEAKS = RATE
-"""The samples with speech after which somebody speaks on a track: more than a voice detector finds in music."""
+"""The samples with speech after which somebody speaks on a track: more than a VAD finds in music."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def chosen_track(
     isolation: Isolation,
     path: Path,
     limits: DecodeLimits,
-    voice: VoiceDetector | None,
+    vad: Vad | None,
     *,
     track: TrackChoice = AUTO,
     separate: bool = False,
@@ -108,10 +108,10 @@ def chosen_track(
 ) -> "Iterator[ChosenAudio]":
     """Decode the *track* of a file; of surround sound the centre while somebody speaks there, else the mix.
 
-    It blocks. See Isolation.decoding(). Without *voice* AUTO is the track that players choose, and all channels are
+    It blocks. See Isolation.decoding(). Without *vad* AUTO is the track that players choose, and all channels are
     mixed. A track in the *language* that is spoken is tried before others.
     """
-    unmixed = voice is not None and track not in ALL_TRACKS
+    unmixed = vad is not None and track not in ALL_TRACKS
     with ExitStack() as stack:
         audio = stack.enter_context(
             isolation.decoding(path, limits, separate=separate or unmixed, track=track, raw=raw)
@@ -119,20 +119,20 @@ def chosen_track(
         choice = Choice(track)
         several = track == AUTO and len(audio.probe.tracks) > 1
         may_drown = not separate and audio.probe.channels > STEREO  # a voice, in the mix of all channels
-        if voice is not None and unmixed and raw is None and (several or may_drown):
+        if vad is not None and unmixed and raw is None and (several or may_drown):
             stack.close()  # one decoder at a time, because their memory is shared
-            choice = _choose(_Listener(isolation, path, limits, voice), audio.probe, language, several=several)
+            choice = _choose(_Listener(isolation, path, limits, vad), audio.probe, language, several=several)
             decoding = isolation.decoding(path, limits, separate=True, track=choice.track)
             audio = stack.enter_context(decoding)
-        if voice is None or not unmixed or separate:
+        if vad is None or not unmixed or separate:
             yield ChosenAudio(audio, iter(audio), choice)
             return
         channels, stereo = audio.probe.channels, None
         mix: Mixer = ChannelMix(channels)
         if channels == STEREO:
-            mix = stereo = TwoChannels(voice.stream)
+            mix = stereo = TwoChannels(vad.stream)
         elif choice.focus is not None:
-            mix = FocusMix(voice.stream(), channels, choice.focus)
+            mix = FocusMix(vad.stream(), channels, choice.focus)
         yield ChosenAudio(audio, mixed(audio, mix), choice, stereo)
 
 
@@ -164,7 +164,7 @@ class _Listener:
     isolation: Isolation
     path: Path
     limits: DecodeLimits
-    voice: VoiceDetector
+    vad: Vad
 
     def speech_on(self, number: int) -> Speech | None:
         """Return how much somebody speaks on track *number*; None: it cannot be decoded."""
@@ -172,7 +172,7 @@ class _Listener:
             with self._decoding(number, separate=False) as audio:
                 channels = audio.probe.channels
                 if channels <= STEREO:
-                    counts = _Counts(self.voice, 1)
+                    counts = _Counts(self.vad, 1)
                     for samples in audio:
                         counts.add(samples[:, np.newaxis])
                         if counts.spoken[0] >= SPEAKS:
@@ -196,7 +196,7 @@ class _Listener:
         """
         channels, centre = audio.probe.channels, centre_of(audio.probe.layout)
         bass = bass_of(audio.probe.layout)
-        counts, mixing = _Counts(self.voice, channels + 1), ChannelMix(channels)
+        counts, mixing = _Counts(self.vad, channels + 1), ChannelMix(channels)
         for samples in audio:
             if bass is not None and not is_bass(samples[:, bass]):
                 bass = centre = None  # it is a microphone like the others, whatever the order is called
@@ -215,8 +215,8 @@ class _Listener:
 class _Counts:
     """Counts the samples with speech of several sounds side by side."""
 
-    def __init__(self, voice: VoiceDetector, sounds: int) -> None:
-        self._each = [(Framer(), voice.stream()) for _ in range(sounds)]
+    def __init__(self, vad: Vad, sounds: int) -> None:
+        self._each = [(Framer(), vad.stream()) for _ in range(sounds)]
         self.spoken = [0] * sounds
 
     def add(self, samples: Samples) -> None:
@@ -279,15 +279,15 @@ class SpokenTrack:
     moment; for that the samples come a second late. After that it stays chosen, without delay.
     """
 
-    def __init__(self, tracks: Sequence[Track], voice: VoiceDetector | None, language: str | None = None) -> None:
-        """Tracks in the *language* that is spoken are preferred. Without *voice* the usual track is chosen."""
-        self._tracks = {track.number: _ListenedTrack(track, voice) for track in by_preference(tracks, language)}
+    def __init__(self, tracks: Sequence[Track], vad: Vad | None, language: str | None = None) -> None:
+        """Tracks in the *language* that is spoken are preferred. Without *vad* the usual track is chosen."""
+        self._tracks = {track.number: _ListenedTrack(track, vad) for track in by_preference(tracks, language)}
         self._order = list(self._tracks.values())
         self._chosen = self._order[0]
         self._settled = False
-        if voice is None or len(self._order) == 1:
+        if vad is None or len(self._order) == 1:
             self._settle()
-        self._blind = voice is None and len(self._order) > 1
+        self._blind = vad is None and len(self._order) > 1
 
     @property
     def notes(self) -> Sequence[str]:
@@ -410,14 +410,14 @@ class _TrackBuffer:
 class _ListenedTrack(_TrackBuffer):
     """One track, and where somebody speaks on it."""
 
-    def __init__(self, track: Track, voice: VoiceDetector | None) -> None:
+    def __init__(self, track: Track, vad: Vad | None) -> None:
         super().__init__()
         self.track = track
         self.spoken = 0  # samples with speech while it was chosen
         self.missed = 0  # samples with speech otherwise
         self.reported = False  # was a note given?
-        self._voice = voice
-        self.detect = voice.stream() if voice else None  # None: does not listen
+        self._vad = vad
+        self.detect = vad.stream() if vad else None  # None: does not listen
         self._framer = Framer()
         self._mix: Mixer | None = None  # of its channels
         self._speech: list[bool] = []  # of the windows from *start* on
@@ -435,7 +435,7 @@ class _ListenedTrack(_TrackBuffer):
         """Take the next samples, of shape (n,) or (n, channels)."""
         self.received += len(samples)
         if samples.ndim > 1:
-            detect = self._voice.stream() if self._voice else None
+            detect = self._vad.stream() if self._vad else None
             self._mix = self._mix or live_mix(detect, samples.shape[1], self.track.layout)
             samples = self._mix.add(samples)
         self._hold(samples)
@@ -496,10 +496,10 @@ class Inspection:
     notes: tuple[str, ...]  # "code: message", as in a transcript
 
 
-def inspect(isolation: Isolation, path: Path, voice: VoiceDetector) -> Inspection:
+def inspect(isolation: Isolation, path: Path, vad: Vad) -> Inspection:
     """Decode a file twice, and say what would be transcribed of it. Raises what Isolation.decoding() raises."""
-    level, framer, detect, length = InputLevel(), Framer(), voice.stream(), 0
-    with chosen_track(isolation, path, DecodeLimits(), voice) as audio:
+    level, framer, detect, length = InputLevel(), Framer(), vad.stream(), 0
+    with chosen_track(isolation, path, DecodeLimits(), vad) as audio:
         for samples in audio.samples:
             length += len(samples)
             windows = framer.windows_of(samples)

@@ -55,13 +55,13 @@ def model_path(name: str = ONE_STREAM) -> Path:
     return path
 
 
-class VoiceDetector:
+class Vad:
     """The loaded model. Any number of streams on any threads share it."""
 
     def __init__(self) -> None:
         """Load the model. Raises ModelUnavailable if it is not installed."""
         self._one = _load(ONE_STREAM)
-        calm = VoiceStream(self._one, np.zeros((2, STATE), np.float32))
+        calm = VadStream(self._one, np.zeros((2, STATE), np.float32))
         calm(np.zeros((CALM, WINDOW), np.float32))
         self._calm = calm.memory
 
@@ -70,11 +70,11 @@ class VoiceDetector:
         """The other form, loaded at its first use: files never need its 17 MB."""
         return _load(MANY_STREAMS)
 
-    def stream(self) -> "VoiceStream":
+    def stream(self) -> "VadStream":
         """Return a detector for one stream, with its own state, as if the stream began after a second of silence."""
-        return VoiceStream(self._one, self._calm)
+        return VadStream(self._one, self._calm)
 
-    def detect(self, streams: Sequence["VoiceStream"], pieces: Sequence[Windows]) -> list[list[float]]:
+    def detect(self, streams: Sequence["VadStream"], pieces: Sequence[Windows]) -> list[list[float]]:
         """Return what each stream called with the windows of its piece would return. It is cheaper for many streams."""
         if len(streams) < MANY:
             return [stream(piece) for stream, piece in zip(streams, pieces, strict=True)]
@@ -101,7 +101,7 @@ class VoiceDetector:
         return found
 
 
-class VoiceStream:
+class VadStream:
     """Detects speech in one stream, in order. It is not thread-safe."""
 
     def __init__(self, session: onnxruntime.InferenceSession, memory: Memory) -> None:
@@ -148,7 +148,7 @@ def _load(name: str) -> onnxruntime.InferenceSession:
 
 @dataclass(slots=True)
 class _Waiting:
-    stream: VoiceStream
+    stream: VadStream
     windows: Windows
     found: "asyncio.Future[list[float]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -156,7 +156,7 @@ class _Waiting:
 class LiveVad:
     """Detects speech in all live streams. It belongs to one event loop."""
 
-    def __init__(self, detector: VoiceDetector) -> None:
+    def __init__(self, detector: Vad) -> None:
         self.detector = detector
         self._thread = ThreadPoolExecutor(1, "live vad")
         self._waiting: list[_Waiting] = []
@@ -174,7 +174,7 @@ class LiveVad:
         """End the thread, after its last call."""
         self._thread.shutdown()
 
-    def detect(self, stream: VoiceStream, windows: Windows) -> "asyncio.Future[list[float]]":
+    def detect(self, stream: VadStream, windows: Windows) -> "asyncio.Future[list[float]]":
         """Return a future with the probabilities of the next windows of *stream*, or with the error of the model."""
         waiting = _Waiting(stream, windows)
         self._waiting.append(waiting)

@@ -25,7 +25,7 @@ from pipeline.batch import on_thread
 from pipeline.ingest.input_formats import SEPARATE, DecodeLimits, Encoding, TrackChoice
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.track_choice import chosen_track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from server.client import Client, LiveStream
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.request_options import add_options, members_given, parse_with, without
@@ -207,7 +207,7 @@ async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
     began, sent = clock.time(), 0
     with (
         Isolation() as isolation,
-        chosen_track(isolation, path, DecodeLimits(), VoiceDetector(), track=track) as heard,
+        chosen_track(isolation, path, DecodeLimits(), Vad(), track=track) as heard,
         ThreadPoolExecutor(1) as threads,
     ):
         for note in heard.choice.notes:

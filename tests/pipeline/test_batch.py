@@ -100,7 +100,7 @@ async def batches(*, held: bool = False) -> AsyncIterator[tuple[Batch, Recogniti
     if not held:
         recognition.open.set()
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        yield Batch(engine=engine, models=models, voice=None, isolation=isolation, threads=threads), recognition
+        yield Batch(engine=engine, models=models, vad=None, isolation=isolation, threads=threads), recognition
     models.close()
 
 

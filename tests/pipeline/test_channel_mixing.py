@@ -18,7 +18,7 @@ from pipeline.ingest.mixing import SharedGain
 from pipeline.ingest.notes import TWO_TALKS
 from pipeline.ingest.stereo import TwoChannels
 from pipeline.ingest.track_choice import chosen_track, inspect
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, codes, jobs_of, likeness, read, tone
 
 VOICE = read(SPEECH / "human" / "jfk.flac")
@@ -43,7 +43,7 @@ def wav(folder: Path, channels: Sequence[Samples]) -> Path:
     return path
 
 
-def hear(isolation: Isolation, voice: VoiceDetector | None, path: Path) -> tuple[Samples, tuple[str, ...]]:
+def hear(isolation: Isolation, voice: Vad | None, path: Path) -> tuple[Samples, tuple[str, ...]]:
     with chosen_track(isolation, path, DecodeLimits(), voice) as heard:
         return np.concatenate(list(heard.samples)), codes(heard.notes)
 

@@ -64,7 +64,7 @@ def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
 def batch_with(voice: Loudness | None) -> Iterator[Batch]:
     engine = ScriptedEngine()
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(ModelSet.of(engine)) as models:
-        yield Batch(engine=engine, models=models, voice=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
+        yield Batch(engine=engine, models=models, vad=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
 
 
 async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:

@@ -14,7 +14,7 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.messages import TrackPiece
 from pipeline.ingest.notes import OTHER_TRACKS
 from pipeline.ingest.track_choice import AHEAD, PATIENCE, SpokenTrack, all_tracks
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, Sound, likeness, read, tone, tracks_in
 
 ONE, OTHER = read(SPEECH / "human" / "jfk.flac"), read(SPEECH / "human" / "two_cities.flac")[: position(8)]
@@ -33,7 +33,7 @@ LIVE = [
 class Live:
     """What is heard of a container that comes in pieces of 700 bytes."""
 
-    def __init__(self, isolation: Isolation, data: bytes, track: TrackChoice, voice: VoiceDetector | None) -> None:
+    def __init__(self, isolation: Isolation, data: bytes, track: TrackChoice, voice: Vad | None) -> None:
         separate = 2 if track == SEPARATE else None
         self.told: list[tuple[int, str]] = []  # samples heard before each note, and the note
         heard: list[Samples] = []

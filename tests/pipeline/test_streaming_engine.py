@@ -122,7 +122,7 @@ def as_file(engine: Engine, samples: Samples, path: Path) -> tuple[Word, ...]:
             closing(Isolation()) as isolation,
             ThreadPoolExecutor(1) as threads,
         ):
-            batch = Batch(engine=engine, models=models, voice=Loudness(), isolation=isolation, threads=threads)
+            batch = Batch(engine=engine, models=models, vad=Loudness(), isolation=isolation, threads=threads)
             chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="acct"))]
         return tuple(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 

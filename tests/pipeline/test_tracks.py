@@ -13,7 +13,7 @@ from pipeline.ingest.input_formats import AUTO, MIX, SEPARATE, DecodeLimits, Tra
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.notes import OTHER_TRACKS, UNDECODABLE_TRACK
 from pipeline.ingest.track_choice import chosen_track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, Sound, film, likeness, read, tone, tracks_in
 
 ANY = DecodeLimits()
@@ -23,7 +23,7 @@ HUM = tone(11, hertz=50)
 
 
 class Heard:
-    def __init__(self, isolation: Isolation, voice: VoiceDetector | None, path: Path, track: TrackChoice) -> None:
+    def __init__(self, isolation: Isolation, voice: Vad | None, path: Path, track: TrackChoice) -> None:
         with chosen_track(isolation, path, ANY, voice, track=track, separate=track == SEPARATE) as heard:
             self.probe = heard.decoding.probe
             self.samples = np.concatenate(list(heard.samples))

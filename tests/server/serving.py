@@ -274,7 +274,7 @@ async def _serve(
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
 ) -> dict[str, ServedModels]:
-    rehearsal = Batch(engine=engine, models=models, voice=None, isolation=isolation(), threads=threads)
+    rehearsal = Batch(engine=engine, models=models, vad=None, isolation=isolation(), threads=threads)
     live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
