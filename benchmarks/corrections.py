@@ -28,9 +28,8 @@ from pipeline.documents.edited import changes_in, read_edited
 from pipeline.timeline import Correction, Entry, StoredWord, Words
 from pipeline.words import Word
 from server.clock import now_ms
-from server.model.jobs import NewJob, State
+from server.model.jobs import NewJob, Outcome, State
 from server.model.orders import Order, Source
-from server.model.outcomes import Outcome
 from server.storage.sqlite.open import open_storage
 
 WORD_SAMPLES = RATE // 2

@@ -8,7 +8,7 @@ what comes. The speakers are raw sockets in processes of their own; where sent_l
 for them. A word is late by the time from its end in the audio to its arrival. With --kill the server is killed while
 all speak and is started again on the same data, the speakers go on where it has their audio, and words_wrong counts the
 words of the script that did not come once and in order; words_lost, those that its log does not have so. With --deaf
-every tenth speaker reads nothing, with --upload an hour's file is heard beside, and --burst opens all within a second.
+every tenth speaker reads nothing, with --upload a file of an hour is transcribed, with --burst all open in a second.
 """
 
 import argparse
@@ -321,7 +321,7 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true", help="kill the server while all speak, and count wrong words")
     parser.add_argument("--deaf", action="store_true", help="every tenth speaker reads nothing")
     parser.add_argument("--burst", action="store_true", help="open all sessions within a second")
-    parser.add_argument("--upload", action="store_true", help="an hour's file is heard beside")
+    parser.add_argument("--upload", action="store_true", help="an hour's file is transcribed at the same time")
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--speak", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--base", help=argparse.SUPPRESS)

@@ -2,14 +2,14 @@
 
     .venv/bin/python -m benchmarks.languages                        # es fr it ru nl cs en, 80 s each
     .venv/bin/python -m benchmarks.languages es fr --seconds 300 --half judging --result languages
-    .venv/bin/python -m benchmarks.languages it --ways files --show # what was said and heard, where it was wrong
+    .venv/bin/python -m benchmarks.languages it --ways files --show # what was said and recognized, where it was wrong
     .venv/bin/python -m benchmarks.languages es fr it --ways translated
 
 The recordings are those of benchmarks/corpora.py, which scripts/corpora fetches. Rules are chosen on the tuning half
 alone. Each clip comes alone, all clips of a language on one track with pauses, and eight utterances of four languages
-on a track. Ours hears with the models that a server without settings takes: as files and live, nothing set ("found"),
-and as files with the language told. transcribe() has base (--peer), beam 5 and the language told. Live words run on a
-clock of CPU time alone. Translations are scored by chrF against the English prompts of the same names.
+on a track. Ours has the models of a server without settings: as files and live, the language detected, and files with
+the language given. transcribe() has base (--peer), beam 5 and the language given. Live words run on a clock of CPU time
+alone. Translations are scored by chrF against the English prompts of the same names.
 """
 
 import argparse
@@ -43,27 +43,25 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import Batch, BatchOptions
 from pipeline.events import WordsCommitted
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
-from pipeline.recognition.engines.found import AUTO, EngineSettings
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.models import locate
-from pipeline.recognition.latency import BALANCED, with_latency
-from pipeline.recognition.model_set import KnownModel, ModelSet
+from pipeline.recognition.model_set import AUTO, EngineSettings, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import BALANCED, StreamOptions, with_latency
 from pipeline.words import Word, join_words
 
 CORPORA = ("es", "fr", "it", "ru", "nl", "cs", "en")
-FOUND, TOLD, LIVE, LIVE_TOLD, THEIRS = "found", "told", "live", "live, told", "transcribe()"
+DETECTED, GIVEN, LIVE, LIVE_GIVEN, THEIRS = "detected", "given", "live", "live, given", "transcribe()"
 TRANSLATED, TRANSLATED_BY_THEM = "translated", "transcribe(task=translate)"
 WAYS = {
     "translated": (TRANSLATED, TRANSLATED_BY_THEM),
-    "files": (FOUND, TOLD, THEIRS),
+    "files": (DETECTED, GIVEN, THEIRS),
     "live": (LIVE,),
-    "live-told": (LIVE_TOLD,),
+    "live-given": (LIVE_GIVEN,),
 }
 KINDS = ("clips", "joined", "mixed")
 PAUSES_S = (0.3, 2.5)
@@ -78,19 +76,18 @@ class Ours:
         settings = EngineSettings(engine="whisper", model=models, device="cpu", threads=1)
         found = find_models(settings)
         self._engines: dict[str, Engine] = {model.name: model.load() for model in found.models}
-        self._known = [KnownModel(model.name, model.languages, model.size, model.longest_job) for model in found.models]
-        self._routes = found.routes
+        self._found = found
         self.clock = clock_of([memoise_engine(engine) for engine in self._engines.values()])
-        self._voice = VoiceDetector()
+        self._voice = Vad()
 
     def _models(self) -> ModelSet:
-        models = ModelSet(self._known, self._engines.__getitem__, routes=self._routes)
+        models = ModelSet(self._found.models, self._engines.__getitem__, routes=self._found.routes)
         for name in models.names:
             models.pin(name)
         return models
 
     def hear_files(
-        self, recordings: Sequence[Recording], *, told: bool = False, task: str = TRANSCRIBE
+        self, recordings: Sequence[Recording], *, given: bool = False, task: str = TRANSCRIBE
     ) -> Iterator[Heard]:
         with tempfile.TemporaryDirectory() as folder, Isolation() as isolation, ThreadPoolExecutor(1) as threads:
             for recording in recordings:
@@ -99,18 +96,18 @@ class Ours:
                 batch = Batch(
                     engine=self._engines[models.names[0]],
                     models=models,
-                    voice=self._voice,
+                    vad=self._voice,
                     isolation=isolation,
                     threads=threads,
                 )
-                options = BatchOptions(tenant="files", language=recording.language if told else None, task=task)
+                options = BatchOptions(tenant="files", language=recording.language if given else None, task=task)
                 began_s = self.clock()
                 words = asyncio.run(_words_of(batch, path, options))
                 yield Heard(join_words(words), self.clock() - began_s, words)
 
-    def hear_live(self, recordings: Sequence[Recording], *, told: bool = False) -> Iterator[Heard]:
+    def hear_live(self, recordings: Sequence[Recording], *, given: bool = False) -> Iterator[Heard]:
         for recording in recordings:
-            began_s, options = self.clock(), StreamOptions(language=recording.language if told else None)
+            began_s, options = self.clock(), StreamOptions(language=recording.language if given else None)
             with asyncio.Runner(loop_factory=partial(VirtualTimeLoop, self.clock)) as runner:
                 recogniser = LanguageRouter(self._models())
                 words, lags_s = runner.run(stream(recording.samples, recogniser, self._voice, options))
@@ -118,7 +115,7 @@ class Ours:
 
 
 async def stream(
-    samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector, options: StreamOptions
+    samples: Samples, recogniser: LanguageRouter, voice: Vad, options: StreamOptions
 ) -> tuple[list[Word], list[float]]:
     """Return the final words of a live session, and how late each was. For a VirtualTimeLoop."""
     core = StreamCore(with_latency(options, BALANCED, patient=True))
@@ -151,7 +148,7 @@ async def _words_of(batch: Batch, path: Path, options: BatchOptions) -> list[Wor
 def hear_as_they(
     model: str, recordings: Sequence[Recording], *, task: str = TRANSCRIBE, filtered: bool = False
 ) -> Iterator[Heard]:
-    """Yield what transcribe() makes of each recording, with its language told.
+    """Yield what transcribe() makes of each recording, with its language given.
 
     *filtered*: with its voice filter and the times of words.
     """
@@ -235,7 +232,7 @@ def main() -> None:
     parser.add_argument("--mixed", type=int, default=4, help="tracks of four languages, if en es fr ru are chosen")
     parser.add_argument("--models", default=AUTO, help="ours, as WHISPER_MODEL names them")
     parser.add_argument("--peer", default="base", help="the model of transcribe()")
-    parser.add_argument("--show", action="store_true", help="print what was said and heard, where it was wrong")
+    parser.add_argument("--show", action="store_true", help="print what was said and recognized, where it was wrong")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
     clips = {code: chosen(code, given.half, given.seconds) for code in given.corpora or CORPORA}
@@ -255,27 +252,27 @@ def main() -> None:
         groups["mixed"] = tracks
     ours = Ours(given.models)
     systems: dict[str, Callable[[Sequence[Recording]], Iterator[Heard]]] = {
-        FOUND: partial(ours.hear_files, told=False),
-        TOLD: partial(ours.hear_files, told=True),
+        DETECTED: partial(ours.hear_files, given=False),
+        GIVEN: partial(ours.hear_files, given=True),
         THEIRS: partial(hear_as_they, given.peer),
         LIVE: ours.hear_live,
-        LIVE_TOLD: partial(ours.hear_live, told=True),
+        LIVE_GIVEN: partial(ours.hear_live, given=True),
         TRANSLATED: partial(ours.hear_files, task=TRANSLATE),
         TRANSLATED_BY_THEM: partial(hear_as_they, given.peer, task=TRANSLATE),
     }
     result: dict[str, Any] = {"half": given.half, "seconds": given.seconds, "peer": given.peer}
     for group, recordings in groups.items():
-        ways = [way for kind in given.ways for way in WAYS[kind] if group != "mixed" or way in (FOUND, LIVE)]
+        ways = [way for kind in given.ways for way in WAYS[kind] if group != "mixed" or way in (DETECTED, LIVE)]
         heard = {way: list(systems[way](recordings)) for way in ways}
         rows = {
             way: chrf_row(recordings, answers, heard[TRANSLATED_BY_THEM])
             if way in WAYS["translated"]
-            else figures(recordings, answers, finds=way in (FOUND, LIVE))
+            else figures(recordings, answers, finds=way in (DETECTED, LIVE))
             for way, answers in heard.items()
         }
         if THEIRS in rows:
             rows |= {
-                way: {**rows[way], **compare(rows[way], rows[THEIRS])} for way in (FOUND, TOLD, LIVE) if way in rows
+                way: {**rows[way], **compare(rows[way], rows[THEIRS])} for way in (DETECTED, GIVEN, LIVE) if way in rows
             }
         result[group] = rows
         for way, row in rows.items():

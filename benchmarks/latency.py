@@ -31,19 +31,16 @@ from benchmarks.tracks import Track, Truth, recordings
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
-from pipeline.events import Partial, SegmentClosed, WordsCommitted
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.events import Partial, SegmentClosed, TimedEvent, WordsCommitted
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
+from pipeline.ingest.vad import Vad
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.latency import BALANCED, LATENCIES, with_latency
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.recognition.scheduler import Scheduler
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
-from pipeline.timed_events import TimedEvent
+from pipeline.recognition.stream_options import BALANCED, LATENCIES, StreamOptions, with_latency
 from pipeline.words import Word, join_words
 
 LENGTH_S = 120.0  # of a joined track
@@ -70,7 +67,7 @@ class Bench:
     def __init__(
         self,
         engine: Engine,
-        voice: VoiceDetector,
+        voice: Vad,
         *,
         clock: Callable[[], asyncio.AbstractEventLoop] = cpu_clock,
         latency: str = BALANCED,
@@ -218,7 +215,7 @@ def main() -> None:
     given = parser.parse_args()
     choices = choices_of(given)
     engine = load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=given.threads))
-    voice = VoiceDetector()
+    voice = Vad()
     bench = partial(Bench, engine, voice)
     groups = {
         name: [

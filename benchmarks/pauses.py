@@ -7,7 +7,7 @@
 Rules are chosen on the tuning half alone. Answers are ten short ones of voices of flite and espeak-ng, after sentences
 of people; the judging half has other sentences and other voices. An answer is right if it is there once; it is lost
 if no word follows the sentence. Times are compared with where the sound of each clip begins and ends. transcribe()
-has the same weights, beam 5, the language told and its voice filter. Live words run on a clock of CPU time alone.
+has the same weights, beam 5, the language given and its voice filter. Live words run on a clock of CPU time alone.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def hush(seconds: float, chance: np.random.Generator) -> Samples:
 
 
 def paused_track(clips: Sequence[Clip], seed: int) -> Recording:
-    """Return the clips one after the other, with pauses of LONG_PAUSES_S in which the room is heard."""
+    """Return the clips one after the other, with pauses of LONG_PAUSES_S with the noise of a room."""
     chance, parts, places, at = np.random.default_rng(seed), list[Samples](), list[tuple[int, int, Clip]](), 0
     for clip in clips:
         samples = samples_of(clip)
@@ -106,7 +106,7 @@ def answered(half: str, count: int) -> Iterator[Recording]:
 
 
 def judged(recording: Recording, words: Sequence[Word]) -> str:
-    """Return whether the answer was heard: once, twice, lost, or as something else."""
+    """Return whether the answer was recognized: once, twice, lost, or as something else."""
     start, _, clip = recording.clips[0]
     heard = _letters(" ".join(word.text for word in words if word.end > start))
     said = _letters(clip.text)
@@ -144,8 +144,8 @@ def main() -> None:
         }
     for language, recordings in groups.items():
         ways: dict[str, Callable[[Sequence[Recording]], Iterator[Heard]]] = {
-            FILES: partial(ours.hear_files, told=True),
-            LIVE: partial(ours.hear_live, told=True),
+            FILES: partial(ours.hear_files, given=True),
+            LIVE: partial(ours.hear_live, given=True),
             THEIRS: partial(hear_as_they, "tiny.en" if language == "en" else "base", filtered=True),
         }
         rows: dict[str, Any] = {}

@@ -35,7 +35,7 @@ IN_SHORT = (
      "1 session {peers[systems][0][commit_s]}, 8 sessions {peers[systems][2][commit_s]}", "peers"),
     (("Word error rate, held-out speakers, default settings; in parentheses faster-whisper's `transcribe()` "
       "with `base` and the language given"),
-     "; ".join(f"{name} {{languages[{code} joined][found][wer]:.1%}} "
+     "; ".join(f"{name} {{languages[{code} joined][detected][wer]:.1%}} "
                f"({{languages[{code} joined][transcribe()][wer]:.1%}})"
                for code, name in NAMES.items() if code not in {"nl", "cs"}), "languages"),
     ("Live sessions at once with a fake engine, and the delay of their words",
@@ -113,7 +113,7 @@ def languages() -> Iterator[Row]:
     """Yield the figures of each language: without a setting, with `language`, and by transcribe()."""
     for code, name in NAMES.items():
         ways = result("languages")[f"{code} joined"]
-        low, high = (100 * share for share in ways["found"]["difference_interval"])
+        low, high = (100 * share for share in ways["detected"]["difference_interval"])
         yield {"name": name, **ways, "theirs": ways["transcribe()"], "apart": f"{low:+.1f} to {high:+.1f}"}
 
 
@@ -169,8 +169,8 @@ TABLES: Mapping[str, tuple[str, str, Callable[[], Iterable[Row]], Mapping[str, s
     "in short": ("what | figure | measured on", "{what} | {figure} | {machine}", in_short, {}),
     "languages": (
         "language | clips | words | nothing set | language given | `transcribe()` | difference, 95 % | language right",
-        ("{name} | {found[clips]} | {found[words]} | {found[wer]:.1%} | {told[wer]:.1%} | {theirs[wer]:.1%} | "
-         "{apart} | {found[languages_right][0]} of {found[languages_right][1]}"),
+        ("{name} | {detected[clips]} | {detected[words]} | {detected[wer]:.1%} | {given[wer]:.1%} | "
+         "{theirs[wer]:.1%} | {apart} | {detected[languages_right][0]} of {detected[languages_right][1]}"),
         languages, {"": "languages"}),
     "throughput": (
         "system | file, s | CPU, s | time, s | memory, MB | measured on",

@@ -5,8 +5,7 @@ request = parse_request({"prompt": "...", "models": ["gpt-6.2-sol"], "agent_turn
 answer = estimator.estimate(request, now=now, estimate_id=estimate_id(now, entropy))
 """
 
-from estimator.answer import estimate_id
-from estimator.estimates import Estimator
+from estimator.answer import Estimator, estimate_id
 from estimator.request import (
     EstimateError,
     EstimateRequest,

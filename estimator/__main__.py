@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from estimator.answer import estimate_id
-from estimator.estimates import Estimator
+from estimator.answer import Estimator, estimate_id
 from estimator.request import CACHES, COMPLEXITIES, MAX_TURNS, MEMBERS, REASONINGS, EstimateError, parse_query
 
 FAILED = 2  # the exit status of argparse too: the caller can correct this

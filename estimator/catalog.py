@@ -1,7 +1,7 @@
 """The models that can be priced, and their prices at any time: the table of genai-prices and our rows in catalog.toml.
 
-The network updates of genai-prices are never started. Importing this module takes about a second, because genai-prices
-builds 2,330 entries. Import it inside the function that needs prices.
+An unknown price is None and never 0. The network updates of genai-prices are never started. Importing this module takes
+about a second, because genai-prices builds 2,330 entries. Import it inside the function that needs prices.
 """
 
 import hashlib
@@ -22,14 +22,15 @@ from genai_prices.types import (
     ModelInfo,
     ModelPrice,
     Provider,
+    StartDateConstraint,
     Tier,
     TieredPrices,
-    _providers_from_raw,  # the only reader of the feed's format; genai-prices is pinned below 0.3 for it
+    TimeOfDateConstraint,
+    _providers_from_raw,
 )
 
-from estimator.prices import PriceHistory
 from estimator.request import EstimateError
-from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits
+from estimator.turns import DEFAULT_CACHE_MINIMUM, ModelLimits, RateCard, Rates, units_per
 
 OWN_PRICES = ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok")
 """The prices of a model that catalog.toml states itself."""
@@ -39,6 +40,84 @@ class BadPriceFeed(EstimateError):
     """The price file is invalid and is not used; the earlier prices stay in force."""
 
     code = "bad_price_feed"
+
+
+class PriceHistory:
+    """All prices of one model: past, present and announced. Every answer depends on the time that is asked for."""
+
+    def __init__(self, entry: ModelInfo) -> None:
+        self._entry = entry
+
+    def at(self, moment: datetime) -> RateCard | None:
+        """Return the standard rates, or None if the table has no price for input or output tokens; never a 0."""
+        return rate_card(self._entry.get_prices(moment))
+
+    def per_audio_hour(self, moment: datetime) -> Decimal | None:
+        """Return USD per hour of audio, or None for a model that is billed by tokens or has no such price."""
+        values = vars(self._entry.get_prices(moment))
+        price = values.get("input_audio_hours") or values.get("audio_hours")
+        return price if isinstance(price, Decimal) and price > 0 and not values.get("input_mtok") else None
+
+    def next_change(self, moment: datetime) -> date | None:
+        """Return the first announced day after *moment* on which the rates at that time of day differ, or None."""
+        card = self.at(moment)
+        days = sorted(start for start in self.start_dates() if start > moment.date())
+        return next((day for day in days if self.at(datetime.combine(day, moment.timetz())) != card), None)
+
+    def depends_on_hour(self) -> bool:
+        return any(isinstance(constraint, TimeOfDateConstraint) for _, constraint in self._standard_prices())
+
+    def start_dates(self) -> set[date]:
+        """Return the days on which a standard price starts."""
+        return {one.start_date for _, one in self._standard_prices() if isinstance(one, StartDateConstraint)}
+
+    def check(self) -> None:
+        """Raise ValueError if any price, past or future, cannot be used."""
+        for price, _ in self._standard_prices():
+            rate_card(price)
+
+    def _standard_prices(self) -> list[tuple[ModelPrice, object]]:
+        """Return every standard price with the days or hours that it is for, None if it is for all."""
+        prices = self._entry.prices
+        return [(prices, None)] if isinstance(prices, ModelPrice) else [(one.prices, one.constraint) for one in prices]
+
+
+def rate_card(price: ModelPrice) -> RateCard | None:
+    """Return the text prices of one table entry, or None unless input and output both cost more than 0.
+
+    Raises ValueError for a price that is negative, infinite, or has too many decimals.
+    """
+    values = vars(price)
+    reads, writes = values.get("cache_read_mtok"), values.get("cache_write_mtok")
+    thresholds = sorted(
+        {tier.start for value in values.values() if isinstance(value, TieredPrices) for tier in value.tiers}
+    )
+    bands = tuple(_band(values, tokens) for tokens in (0, *(start + 1 for start in thresholds)))
+    if not all(band.input and band.output for band in bands):
+        return None
+    # Some hosts list a storage fee as a write price below plain input: input is then the safer rate.
+    bills_writes = writes is not None and all(band.written >= band.input for band in bands)
+    return RateCard(bands=bands, thresholds=tuple(thresholds), reads_cache=reads is not None, bills_writes=bills_writes)
+
+
+def _band(values: Mapping[str, object], tokens: int) -> Rates:
+    """Return the rates of a call with *tokens* of input. A part without a price of its own is billed as plain input."""
+
+    def units(key: str, *, per: int = PER_MILLION) -> int | None:
+        value = values.get(key)
+        if isinstance(value, TieredPrices):
+            value = next((tier.price for tier in reversed(value.tiers) if tokens > tier.start), value.base)
+        return units_per(value, per=per) if isinstance(value, Decimal) else None
+
+    plain = units("input_mtok") or 0
+    read, write = units("cache_read_mtok"), units("cache_write_mtok")
+    return Rates(
+        input=plain,
+        cached=plain if read is None else read,
+        written=plain if write is None else write,
+        output=units("output_mtok") or 0,
+        request=units("requests_kcount", per=PER_THOUSAND) or 0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +181,10 @@ class Catalog:
             **{(one.id, entry.id.lower()): entry for one in self._providers.values() for entry in one.models},
         }
         self._facts: dict[str, dict[str, Any]] = rows["providers"]
-        self._retirements = {name: _retirement(row) for name, row in rows["retirements"].items()}
+        self._retirements = {
+            name: Retirement(on=row["on"], replaced_by=row.get("replaced_by"))
+            for name, row in rows["retirements"].items()
+        }
         self._aliases = {alias: id_ for id_, facts in self._facts.items() for alias in facts.get("aliases", ())}
         self._rows = tuple(
             self._model(provider, self._entries.get((provider, row["id"].lower())), row)
@@ -246,10 +328,6 @@ def _own_entries(rows: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str],
     return entries
 
 
-def _retirement(row: Mapping[str, Any]) -> Retirement:
-    return Retirement(on=row["on"], replaced_by=row.get("replaced_by"))
-
-
 _CLAUDE = re.compile(r"claude[a-z-]*?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _FAMILY_MARKS = (
     ("openai", re.compile(r"gpt-?(4o|4\.[15]|[5-9]|oss|audio|realtime)|chatgpt-4o|codex|(^|/)o[1-9]\b")),
@@ -259,6 +337,7 @@ _FAMILY_MARKS = (
     ("mistral", re.compile(r"(mi|code|dev|magi|mini)stral|[mp]ixtral|voxtral")),
     ("grok", re.compile(r"grok")),
 )
+
 _REASONS = re.compile(r"(^|/)o[1-9]\b|gpt-[5-9]|gpt-oss|reason|think|deepseek-r\d|magistral|qwq|grok-[4-9]")
 
 
@@ -270,3 +349,6 @@ def family_of(model_id: str) -> str:
         newer = version is not None and (int(version[1]), int(version[2] or 0)) >= (4, 7)
         return "claude-4.7" if newer else "claude"
     return next((family for family, mark in _FAMILY_MARKS if mark.search(name)), "unmeasured")
+
+
+PER_MILLION, PER_THOUSAND = 1_000_000, 1000

@@ -1,15 +1,15 @@
-"""Turns a file into words, chunk by chunk. Workers in server/jobs/ call it.
+"""Turns a file into words, chunk by chunk.
 
-Decoding and voice detection run on a thread, a few decode jobs ahead of the model. These jobs wait in the scheduler
-together, so that it can fill its batches. Chunks come in order and depend on the audio alone: after a crash,
-transcribe() is called again with the stored chunks and continues after them.
+Decoding and voice detection run on a thread, a few decode jobs ahead of the model. Those of a channel wait in the
+scheduler together (DecodeQueue), so that it can fill its batches. Chunks come in order and depend on the audio alone:
+after a crash, transcribe() is called again with the stored chunks and continues after them.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,25 +18,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.attribution import number_speakers, scripted_turns
-from pipeline.audio import RATE, Samples
-from pipeline.decode_queue import BATCHES_AHEAD, DecodeQueue
+from pipeline.audio import RATE, Samples, position
 from pipeline.errors import SpeakersUnavailable
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.input_formats import AUTO, DecodeLimits, RawAudio, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker, packer_of
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import AUTO, TrackChoice
-from pipeline.ingest.vad import VoiceDetector
-from pipeline.language_names import ENGLISH
-from pipeline.recognition.engine import SCRIPTED, TRANSCRIBE, TRANSLATE, Engine, RecognitionResult
-from pipeline.recognition.hints import NO_HINTS, Hints
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
+from pipeline.ingest.track_choice import ChosenAudio, chosen_track
+from pipeline.ingest.vad import Vad
+from pipeline.languages import ENGLISH
+from pipeline.recognition.engine import (
+    MIN_SPEECH_S,
+    NO_HINTS,
+    SCRIPTED,
+    TRANSCRIBE,
+    TRANSLATE,
+    DecodeRequest,
+    Engine,
+    Hints,
+    RecognitionResult,
+    phrases,
+)
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.phrases import phrases
 from pipeline.recognition.routing import LanguageRouter
+from pipeline.recognition.scheduler import Urgency
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
 from pipeline.speakers.known import learn_voices
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
@@ -52,6 +59,16 @@ T = TypeVar("T")
 CHUNK = 15 * RATE  # a chunk ends with the first decode job that brings it to this length
 JOB_ENDS = RATE  # a job is long enough when it has no more than this left
 
+BATCHES_AHEAD = 2
+"""Jobs for each call of the engine that one file may have waiting: one waits while the other is recognised."""
+
+REMEMBERED = 5
+"""Jobs whose language is a hint for a later one: a single job may be wrong."""
+
+MAX_SPAN = position(300)
+"""The most audio between the first and the last waiting item. Other channels of the file are decoded together with this
+one, and their jobs fill the memory meanwhile."""
+
 
 def packing_options(longest_job: int) -> PackingOptions:
     """Return how speech is cut into jobs: at the first pause in the last second of the longest possible job.
@@ -66,7 +83,7 @@ class BatchOptions:
     """The options for one file."""
 
     tenant: str  # the account that the scheduler is fair to
-    model: str | None = None  # the one that hears everything; None: the one of each language
+    model: str | None = None  # the one for everything; None: the one of each language
     language: str | None = None  # None: found utterance by utterance
     languages: frozenset[str] = frozenset()  # those that may be found; empty: all that the models know
     task: str = TRANSCRIBE  # one of TASKS of engine.py
@@ -87,7 +104,7 @@ class Batch:
         *,
         engine: Engine,
         models: ModelSet,
-        voice: VoiceDetector | None,
+        vad: Vad | None,
         isolation: Isolation,
         threads: Executor,
         voices: SpeakerModels | None = None,
@@ -96,13 +113,13 @@ class Batch:
         """Make what transcribes files with *models*.
 
         *engine*: that of one of the *models*, whose batches count for all.
-        *voice*: None: all of a file counts as speech.
+        *vad*: None: all of a file counts as speech.
         *threads*: at least as many as files at the same time.
         *voices*: for BatchOptions.speakers; a scripted engine needs none.
         """
         self._engine = engine
         self._models = models
-        self._voice = voice
+        self._vad = vad
         self._isolation = isolation
         self._threads = threads
         self._voices = voices
@@ -113,7 +130,7 @@ class Batch:
         return self._engine.name
 
     def model_of(self, language: str | None) -> str:
-        """Return the name of the model that hears *language*."""
+        """Return the name of the model for *language*."""
         return self._models.name_for(language)
 
     async def learn_voices(self, recordings: Mapping[str, bytes]) -> Mapping[str, NDArray[np.float32]]:
@@ -126,8 +143,8 @@ class Batch:
     ) -> AsyncGenerator[Chunk]:
         """Yield the chunks after *done*, in order and at least one. The last ends with the audio and has notes.
 
-        With separate channels each channel has such a sequence. If the order asks who speaks, each chunk is held until
-        the next one exists, and the last chunk has the turns of all speakers. Close the generator to stop early. Raises
+        With separate channels each channel has such a sequence. With *speakers* each chunk is held until the next one
+        exists, and the last chunk has the turns of all speakers. Close the generator to stop early. Raises
         PipelineError if the audio or the engine fails, SpeakersUnavailable if the weights for voices are missing.
         """
         if options.speakers is not None and self._voices is None and self._engine.name != SCRIPTED:
@@ -149,22 +166,25 @@ class Batch:
 
     @asynccontextmanager
     async def audio(self, path: Path, options: BatchOptions) -> AsyncIterator[AsyncIterator[Samples]]:
-        """Yield the audio that transcribe() hears, in order. The channels are side by side if they are separate."""
+        """Yield the audio that transcribe() gets, in order. The channels are side by side if they are separate."""
         async with on_thread(self._samples(path, options), self._threads) as samples:
             yield samples
 
     def _samples(self, path: Path, options: BatchOptions) -> Iterator[Samples]:
-        with chosen_track(
+        with self._open(path, options) as track:
+            yield from track.samples
+
+    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[ChosenAudio]:
+        return chosen_track(
             self._isolation,
             path,
             DecodeLimits(longest_s=options.longest_s),
-            self._voice,
+            self._vad,
             track=options.track,
             separate=options.separate,
             raw=options.raw,
             language=options.language,
-        ) as heard:
-            yield from heard.samples
+        )
 
     async def _add_turns(
         self,
@@ -198,12 +218,8 @@ class Batch:
         growing = _GrowingChunk(done, options, self._text)
         queue = DecodeQueue(
             LanguageRouter(self._models if options.model is None else self._models.only(options.model)),
-            tenant=options.tenant,
-            language=options.language,
-            languages=options.languages,
+            options,
             before=_spoken_in(done),
-            task=options.task,
-            hints=options.hints,
             max_jobs=BATCHES_AHEAD * self._engine.max_batch * self._engine.replicas,
         )
         try:
@@ -225,33 +241,23 @@ class Batch:
         self, path: Path, options: BatchOptions, done: Sequence[Chunk]
     ) -> "Iterator[Mapping[int | None, _Channel]]":
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
-        limits = DecodeLimits(longest_s=options.longest_s)
-        with chosen_track(
-            self._isolation,
-            path,
-            limits,
-            self._voice,
-            track=options.track,
-            separate=options.separate,
-            raw=options.raw,
-            language=options.language,
-        ) as heard:
-            numbers = range(heard.audio.probe.channels) if options.separate else (None,)
+        with self._open(path, options) as track:
+            numbers = range(track.decoding.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
-            for samples in self._without_copies(heard.samples, channels):
+            for samples in self._without_copies(track.samples, channels):
                 each = np.ascontiguousarray(samples.T) if options.separate else (samples,)
                 for channel, own in zip(channels.values(), each, strict=True):
                     channel.listen(own)
                 if any(channel.waiting for channel in channels.values()):
                     yield channels
             for channel in channels.values():
-                channel.finish(heard.notes)
+                channel.finish(track.notes)
             yield channels
 
     def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
         """Yield the samples; of separate channels without what is a copy of another channel."""
-        if self._voice is None or len(channels) == 1:
+        if self._vad is None or len(channels) == 1:
             yield from audio
             return
         gate = CrosstalkGate(len(channels))
@@ -262,16 +268,12 @@ class Batch:
         for copy, original in gate.copies.items():
             channels[copy].notes = (f"{IDENTICAL_CHANNELS}: {identical_channel(copy, original)}",)
 
-    def _longest_job(self, options: BatchOptions) -> int:
-        """Return the most samples of a job: what suits the model of the order's language, or else the default one."""
-        return self._models.longest_job(options.model or self._models.name_for(options.language))
-
     def _channel(self, number: int | None, options: BatchOptions, done: Sequence[Chunk]) -> "_Channel":
         level = InputLevel()
-        packing = packing_options(self._longest_job(options))
+        packing = packing_options(self._models.longest_job(options.model or self._models.name_for(options.language)))
         return _Channel(
             number,
-            packer_of(self._voice.stream() if self._voice else None, packing, level),
+            packer_of(self._vad.stream() if self._vad else None, packing, level),
             level,
             Diarizer(self._voices) if options.speakers is not None and self._voices is not None else None,
             max((chunk.jobs_done for chunk in done if chunk.channel == number), default=0),
@@ -438,3 +440,107 @@ async def on_thread(items: Iterator[T], threads: Executor) -> AsyncIterator[Asyn
         if taking is not None and not taking.done():
             await asyncio.wait({taking})  # a generator can be closed only between two items
         await loop.run_in_executor(threads, items.close)  # type: ignore[attr-defined]  # generators have it
+
+
+@dataclass(slots=True)
+class _QueuedItem:
+    item: Packed
+    answer: "asyncio.Task[RecognitionResult] | None" = None  # None: silence
+
+
+class DecodeQueue:
+    """The items of one file that are not part of a chunk yet, in order. Their decode jobs wait in the scheduler.
+
+    The language of each job is found anew, unless the options name it. What was spoken *max_jobs* and more earlier is a
+    hint: those jobs are certainly recognised, so the same file always gives the same hints. A job with little speech
+    waits for the one before it, whose language is its hint.
+    """
+
+    def __init__(
+        self, recogniser: LanguageRouter, options: BatchOptions, *, before: Sequence[str | None], max_jobs: int
+    ) -> None:
+        """Make an empty queue.
+
+        *before* has the languages of the jobs that were recognised before a restart, the last one at its end.
+        """
+        self._recogniser = recogniser
+        self._options = options
+        self._max_jobs = max_jobs
+        self._spoken = deque(before, maxlen=max_jobs + REMEMBERED - 1)
+        self._items: deque[_QueuedItem] = deque()
+
+    def add(self, item: Packed) -> None:
+        """Append an item, and give it to the scheduler if it is a job. The queue must not be full."""
+        queued = _QueuedItem(item)
+        if isinstance(item, DecodeJob):
+            request = DecodeRequest(
+                samples=item.samples,
+                start=item.start,
+                language=self._options.language,
+                languages=self._options.languages,
+                before=self._language_before(),
+                task=self._options.task,
+                hints=self._options.hints,
+                voiced=item.voiced,
+            )
+            neighbour: asyncio.Task[RecognitionResult] | None = None
+            if self._options.language is None and 0 < request.voiced_s < MIN_SPEECH_S:
+                neighbour = next((one.answer for one in reversed(self._items) if one.answer is not None), None)
+                if neighbour is None and self._spoken:
+                    request = replace(request, before=self._spoken[-1])
+            queued.answer = asyncio.ensure_future(self._recognise(request, neighbour))
+        self._items.append(queued)
+
+    async def _recognise(
+        self, request: DecodeRequest, neighbour: "asyncio.Task[RecognitionResult] | None"
+    ) -> RecognitionResult:
+        """Recognise a job, after its *neighbour* if its language should be known."""
+        if neighbour is not None:
+            await asyncio.wait([neighbour])  # its error is that of the file, which ends with it
+            request = replace(request, before=neighbour.result().language or request.before)
+        return await self._recogniser.recognise(request, tenant=self._options.tenant, urgency=Urgency.BATCH)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._items)
+
+    @property
+    def full(self) -> bool:
+        """Whether no item may be added: enough jobs wait, or the waiting items span MAX_SPAN."""
+        ends = [one.item.end if isinstance(one.item, DecodeJob) else one.item.at for one in self._items]
+        return self._jobs >= self._max_jobs or (bool(ends) and ends[-1] - ends[0] >= MAX_SPAN)
+
+    @property
+    def first_is_done(self) -> bool:
+        return bool(self._items) and (self._items[0].answer is None or self._items[0].answer.done())
+
+    async def first(self) -> tuple[Packed, RecognitionResult | None]:
+        """Wait for the oldest item, remove it, and return it with its result."""
+        first = self._items[0]
+        result = await first.answer if first.answer is not None else None
+        self._items.popleft()
+        if result is not None:
+            silent = not result.words and len(self._spoken) > 0
+            self._spoken.append(self._spoken[-1] if silent else result.language)
+        return first.item, result
+
+    async def close(self) -> None:
+        """Cancel the jobs that are still in the scheduler."""
+        answers = [queued.answer for queued in self._items if queued.answer is not None]
+        for answer in answers:
+            answer.cancel()
+        if answers:
+            await asyncio.wait(answers)
+
+    @property
+    def _jobs(self) -> int:
+        return sum(queued.answer is not None for queued in self._items)
+
+    def _language_before(self) -> str | None:
+        """Return the language of most of the REMEMBERED jobs that came *max_jobs* or more before the newest one.
+
+        They are already recognised.
+        """
+        back = self._max_jobs - self._jobs
+        known = list(self._spoken)[: len(self._spoken) - back + 1][-REMEMBERED:] if back > 0 else []
+        return max(reversed(known), key=known.count, default=None)

@@ -14,11 +14,11 @@ from itertools import groupby
 
 from rapidfuzz.distance import Levenshtein
 
-from pipeline.language_profiles import comparable, graphemes, is_unspaced
+from pipeline.languages import comparable, graphemes, is_unspaced
 from pipeline.text.options import TextOptions, TextSettings
 from pipeline.text.stage import TextStage
 from pipeline.timeline import Change, Correction, SpeakerName, SpeakersJoined, StoredWord, WordsGiven, WordsReplaced
-from pipeline.words import Chunk, Segment, SpeakerTurn, Transcript, Word, join_words, speaker_on
+from pipeline.words import Chunk, Segment, Transcript, Word, join_words, speaker_on
 
 Said = Sequence[tuple[Word, int | None]]
 """Every recognised word with its channel, by number."""
@@ -145,8 +145,9 @@ class Correcting:
         """
         made: list[Change] = []
         for index, request in enumerate(requests):
-            if isinstance(request, TextRequest | SpeakerRequest):
-                self._check_range(index, request.first, request.last)
+            whole = len(self.said)
+            if isinstance(request, TextRequest | SpeakerRequest) and not 0 <= request.first <= request.last < whole:
+                raise ChangeRefused(index, f"There are words 0 to {whole - 1}: first to last must lie within.")
             change: Change
             match request:
                 case TextRequest(first=first, last=last, text=text):
@@ -175,10 +176,6 @@ class Correcting:
         """The labels of all who speak, in the order of their first words."""
         labels = (self.speaker_at(number) for number in range(len(self.said)))
         return list(dict.fromkeys(label for label in labels if label))
-
-    def _check_range(self, index: int, first: int, last: int) -> None:
-        if not 0 <= first <= last < len(self.said):
-            raise ChangeRefused(index, f"There are words 0 to {len(self.said) - 1}: first to last must lie within.")
 
     def _check_known(self, index: int, speaker: str) -> None:
         known = self.known_speakers()
@@ -368,7 +365,9 @@ def corrected_chunks(chunks: Sequence[Chunk], state: Correcting) -> list[Chunk]:
 
 def by_people(transcript: Transcript, state: Correcting) -> Transcript:
     """Return *transcript* with segments cut where a person gave words to somebody, and speakers joined and named."""
-    turns = None if transcript.turns is None else tuple(_renamed(turn, state) for turn in transcript.turns)
+    turns = transcript.turns
+    if turns is not None:
+        turns = tuple(replace(turn, speaker=state.name_of(turn.speaker)) for turn in turns)
     return replace(transcript, segments=tuple(people_segments(transcript.segments, state)), turns=turns)
 
 
@@ -382,10 +381,6 @@ def people_segments(segments: Iterable[Segment], state: Correcting) -> list[Segm
             voice = None if name == speaker_on(segment.channel) else name
             found.append(replace(segment, words=tuple(words), voice=voice))
     return found
-
-
-def _renamed(turn: SpeakerTurn, state: Correcting) -> SpeakerTurn:
-    return replace(turn, speaker=state.name_of(turn.speaker))
 
 
 def names_given(corrections: Iterable[Correction]) -> Mapping[str, str]:

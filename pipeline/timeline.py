@@ -4,7 +4,7 @@
     past = Transcription.of(map(unpack, stored))     # pipeline/transcription.py
 
 A file and a live session write the same entries, and nothing else holds words. What readers get is a rendering of
-entries (server/model/public_events.py); where a killed job goes on, and its transcript, are their fold
+entries (server/model/events.py); where a killed job goes on, and its transcript, are their fold
 (pipeline/transcription.py). Positions are samples since the recording began, and floats keep their last bit.
 
 Words are numbered through the job from 0, and `Words.first` says where a run begins, so that later entries name words
@@ -86,7 +86,7 @@ class Words(Struct, frozen=True, array_like=True, tag="w"):
     channel: int | None = None
     emitted_at: int | None = None  # when a live session reported them, in ms since 1970 UTC
     audio_end: int | None = None  # where the audio ended, if the last word is timed beyond that
-    shown: bool = True  # False: the order asks for no words in its events
+    shown: bool = True  # False: the request asks for no words in its events
 
 
 class SegmentEnd(Struct, frozen=True, array_like=True, tag="s"):
@@ -157,7 +157,7 @@ class SpeakersRevised(Struct, frozen=True, array_like=True, tag="r"):
 class Translation(Struct, frozen=True, array_like=True, tag="o"):
     """The words *first* to *last* of a channel in another language. A later one of the same words replaces it."""
 
-    target: str  # a code of language_names.py
+    target: str  # a code of languages.py
     first: int
     last: int
     start: Position

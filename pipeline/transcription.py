@@ -190,8 +190,8 @@ class Transcription:
     ) -> list[Chunk]:
         """Return the parts, and what came after the last mark of each channel as one more.
 
-        Each of *channels* is silent from its last word to *duration*. *language* is that of the order, for channels on
-        which none was found. The last chunk has the turns of all speakers, if they are known.
+        Each of *channels* is silent from its last word to *duration*. *language*: for channels on which none was
+        found. The last chunk has the turns of all speakers, if they are known.
         """
         made = [*self.parts]
         for channel in dict.fromkeys([*self._ended, *channels]):

@@ -15,7 +15,7 @@ class Word:
     spaced: bool = True  # False where the script writes it without a space before it (Chinese, Japanese, Thai)
     heard: str | None = None  # the recognised text, if the text stage replaced it and did not redact it
     redacted: bool = False  # a label in place of what was said
-    language: str | None = None  # in which it was said, where that was found; None where the order says it
+    language: str | None = None  # in which it was said, where that was found; None where the request says it
     corrected: bool = False  # a person wrote it
     speaker: str | None = None  # who said it, where a person says so; None: as recognised
 
@@ -36,7 +36,7 @@ class Word:
 
 
 def without_language(words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return words as those of an order that says the language of all."""
+    """Return words without their languages, for a request that says that of all."""
     return tuple(replace(word, language=None) for word in words)
 
 
@@ -135,7 +135,7 @@ class Transcript:
     model: str
     notes: tuple[str, ...] = ()
     languages: Mapping[str, int] = field(default_factory=dict)
-    """How many samples of speech each language that was found has, most first; none where the order says it."""
+    """How many samples of speech each language that was found has, most first; none where the request says it."""
     turns: tuple[SpeakerTurn, ...] | None = None  # by their starts; None where voices are not told apart
 
     @property

@@ -18,30 +18,28 @@ from typing import Any
 
 import httpx
 
-from pipeline.text.address_words import ADDRESS_LANGUAGES
+from pipeline.text.addresses import ADDRESS_LANGUAGES
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.profanity import SWEAR_LANGUAGES
 from scripts.demo import address_of
-from server.accounts.plans import BUILT_IN
+from server.accounts.limits import BUILT_IN
 from server.config import VARIABLES
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS
-from server.http.codes import CODES
 from server.http.middleware import EXPOSING, MAX_QUERY_FIELDS
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, close_code
 from server.jobs.correcting import MAX_CHANGES
-from server.jobs.members import Member
-from server.jobs.order_members import FILE_MEMBERS, LIVE_MEMBERS
 from server.metrics import Metrics
 from server.model import bounds
 from server.model.deliveries import MAX_PENDING_PER_ACCOUNT, MAX_PENDING_PER_URL
+from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import JOB_CODES
-from server.model.public_events import EVENTS
-from server.model.warnings import WARNINGS
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
-from server.storage.sql.endings import MAX_ATTEMPTS
+from server.parsing.declared import FILE_MEMBERS, LIVE_MEMBERS
+from server.parsing.members import Member
+from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
 from server.storage.sql.jobs import MAX_QUEUED
-from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
+from server.storage.sql.leases import MAX_ATTEMPTS
+from server.transport.http_server import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 
 OURS = 4000  # what is added to an HTTP status to make a close code
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,10 +211,10 @@ def metrics() -> str:
 
 
 def errors() -> str:
-    """The error codes of each HTTP status. A title stands beside its code unless it says the same."""
+    """The error codes of each HTTP status. A title stands beside its code if it says more, in two words at least."""
     by_status: dict[int, list[str]] = {}
     for code, (status, title) in sorted(CODES.items()):
-        says_more = title.lower().replace("-", " ").split() != code.split("_")
+        says_more = len({word for word in title.lower().split() if len(word) > 3} - set(code.split("_"))) > 1
         by_status.setdefault(status, []).append(f"`{code}`" + f" ({title})" * says_more)
     return _table(("status", "codes"), ((str(status), ", ".join(by_status[status])) for status in sorted(by_status)))
 

@@ -18,60 +18,48 @@ from estimator import Estimator
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
 from pipeline.text.options import TextSettings
-from server.accounts.issuing import fresh_id
-from server.accounts.limits import Limits
-from server.accounts.plans import Plans
+from server.accounts.keys import fresh_id
+from server.accounts.limits import Limits, Plans
+from server.background import keep_running
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
-from server.engines import ServedModels
-from server.faults import keep_running
+from server.engines import OfferWatch, ServedModels, learn_targets, unload_idle
+from server.http.addresses import AddressCounters
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
-from server.idle_models import unload_idle
 from server.jobs.acceptance import Acceptance
 from server.jobs.correcting import Corrections
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import Housekeeping
-from server.jobs.order_members import SCHEMAS as ORDER_SCHEMAS
+from server.jobs.housekeeping import Eraser, Housekeeping
 from server.jobs.probing import Prober
-from server.jobs.waiter import JobWaiter
 from server.live.parts import LiveRules, SessionParts
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.offering import OfferWatch, learn_targets
-from server.records.links import Links
-from server.records.records import CallbackBody, Records
+from server.parsing.declared import SCHEMAS as ORDER_SCHEMAS
+from server.records.records import CallbackBody, Links, Records
 from server.requests.access_control import AccessControl, origin_of
-from server.requests.address_counters import AddressCounters
-from server.requests.parts import RouteGroup, RouteParts
-from server.requests.stream_limits import StreamLimits
+from server.requests.limits import StreamLimits
+from server.requests.request import RouteGroup, RouteParts
 from server.routes.accounts import Accounts
 from server.routes.channels import Channels
 from server.routes.corrections import CorrectionRoutes
 from server.routes.estimates import Estimates
-from server.routes.events import EventStreams
+from server.routes.events import EventStreams, Subtitles
 from server.routes.jobs import Jobs
-from server.routes.live_http import LiveRequests
-from server.routes.live_sockets import LiveSockets
-from server.routes.ops import Description, Ops
-from server.routes.pages import Pages
-from server.routes.subtitles import Subtitles
+from server.routes.live import LiveRequests, LiveSockets
+from server.routes.service import Description, Ops, Pages
 from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks
 from server.storage.sql.storage import Storage
-from server.streams.channels import ChannelFollowing
-from server.streams.following import Following
-from server.streams.partials import Partials
+from server.streams.feed import Partials
+from server.streams.following import ChannelFollowing, Following
 from server.streams.relaying import PartialRelay
-from server.translation.corrected import CorrectedTranslations
-from server.translation.targets import Translation
+from server.translation.translations import CorrectedTranslations, Translators
 from server.webhooks.deliveries import Deliveries
-from server.webhooks.delivery_slots import DeliverySlots
-from server.webhooks.sender import WebhookSender
+from server.webhooks.sender import DeliverySlots, WebhookSender
 from server.worker_process import SERVER, batches_of, build_workers, chores_of, limit_decoders, open_egress
 
 LIVE_RULES = LiveRules()
@@ -88,7 +76,7 @@ class Service:
     app: ASGIApp
     entry_points: tuple[EntryPoint, ...]
     parts: RouteParts
-    translations: Mapping[str, Translation]
+    translations: Mapping[str, Translators]
     works: Mapping[str, Callable[[], Awaitable[None]]]
     """The background tasks of this process, by name. A fault in one does not end the others."""
 
@@ -229,7 +217,6 @@ def _make_parts(
         access=AccessControl(config=config, limits=limits, storage=storage, own_origin=own_origin),
         stream_limits=StreamLimits(limits.streams),
         uploads=Uploads(storage.blobs),
-        waiter=JobWaiter(storage.jobs, closing),
         acceptance=Acceptance(storage, egress, prober, batches, offers, config.latency),
         session_registry=registry,
         following=Following(storage, sessions.partials, records, eraser, metrics, closing),

@@ -289,7 +289,8 @@ class LiveStream:
         try:
             while True:
                 try:
-                    async with connect(self._resume_url(), max_size=None) as socket:
+                    # A server that is behind with recognition reads nothing, pings neither, until it is not.
+                    async with connect(self._resume_url(), max_size=None, ping_timeout=RECONNECT_S) as socket:
                         tries = 0
                         if await self._converse(socket):
                             return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from pipeline.text.phones import regions
+from pipeline.text.options import regions
 
 PREFIX = "SCRIBEWIRE_"
 

@@ -1,7 +1,11 @@
-"""Loads the models of this process: production's by the settings, the sandbox's engine, which is always scripted."""
+"""The models of this process: production's by the settings, the sandbox's engine, which is always scripted.
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+They are unloaded while nobody uses them. In a cluster, nodes with a model publish what it offers, and nodes without one
+read it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -12,27 +16,31 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
-from pipeline.ingest.vad import VoiceDetector
-from pipeline.packaged import PackagedFile
+from pipeline.ingest.vad import LiveVad, Vad
 from pipeline.recognition.engine import SCRIPTED, Engine
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
-from pipeline.recognition.model_set import KnownModel, ModelSet
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModels, ModelSet
 from pipeline.recognition.scheduler import SchedulerStatistics
-from pipeline.recognition.turn_end import WEIGHTS, TurnEndDetector
+from pipeline.recognition.turns import TurnEndDetector
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import TextSettings
-from pipeline.weights import SEGMENTATION
+from pipeline.translation.translator import TranslatorUnavailable
+from pipeline.weights import SEGMENTATION, TURN_ENDS, PackagedFile
 from server.capacity import Capacity, capacities_of
 from server.config import Config, ConfigError
 from server.live.models import LiveModels
+from server.logs import log
+from server.model.errors import StorageError
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
-from server.translation.remote import make_translator
-from server.translation.targets import Translation
+from server.storage.ports import Offers
+from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
+from server.translation.remote import ChatTranslator, LibreTranslator, make_translator
+from server.translation.translations import Translators
+from server.waiting import set_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +50,15 @@ class ServedModels:
     batch: Batch
     live: LiveModels
     offer: Offer
-    translation: Translation
+    translation: Translators
     statistics: Callable[[], Mapping[str, SchedulerStatistics]]  # by the names of the models that are loaded
 
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
+LOOK_S = 5.0  # between two looks for models that nobody uses
+FIRST_S = 0.5  # between two reads while no offer is published
+AGAIN_S = 30.0  # between two reads later, because a node may start with another model
 MAX_SANDBOX_SESSIONS = 50  # live sessions of all accounts: one with a container takes a process and three threads
 SANDBOX = {SCRIPTED: Capacity(SCRIPTED, SCRIPTED, MAX_SANDBOX_SESSIONS, 0.0, 0.0)}
 
@@ -83,16 +92,16 @@ def open_engines(
         _, isolation = stack.enter_context(open_decoder())
         chosen = _open_models(config, at_start)
         stack.callback(chosen.models.close)
-        voice = VoiceDetector() if chosen.engine.name != SCRIPTED else None
-        speakers = load_speaker_models() if voices and voice is not None else None
-        turn_ends = load_turn_ends() if live and voice is not None else None
+        vad = Vad() if chosen.engine.name != SCRIPTED else None
+        speakers = load_speaker_models() if voices and vad is not None else None
+        turn_ends = load_turn_ends() if live and vad is not None else None
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        live_vad = LiveVad(voice) if live and voice is not None else None
+        live_vad = LiveVad(vad) if live and vad is not None else None
         if live_vad is not None:
             stack.enter_context(closing(live_vad))
-        recognisers = Recognisers(voice, live_vad, speakers, turn_ends)
+        recognisers = Recognisers(vad, live_vad, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(
             chosen,
@@ -116,7 +125,7 @@ def open_engines(
 class Recognisers:
     """The models beside those of Whisper; None: not installed, or a scripted engine, which needs none."""
 
-    voice: VoiceDetector | None = None
+    vad: Vad | None = None
     live_vad: LiveVad | None = None
     speakers: SpeakerModels | None = None
     turn_ends: TurnEndDetector | None = None
@@ -180,12 +189,8 @@ def _open_models(config: Config, at_start: Sequence[str | None] | None) -> _Mode
 def _model_set(config: Config, found: FoundModels) -> ModelSet:
     """Make the set of the models that were found. None is loaded."""
     load = {model.name: model.load for model in found.models}
-    known = [
-        KnownModel(model.name, model.languages, model.size, model.longest_job, model.translates)
-        for model in found.models
-    ]
     memory = config.model_memory_mib << 20 or (usable_bytes() // 2 if found.models[0].device == "cpu" else None)
-    return ModelSet(known, lambda name: load[name](), routes=found.routes, memory=memory)
+    return ModelSet(found.models, lambda name: load[name](), routes=found.routes, memory=memory)
 
 
 def with_aliases(offer: Offer, config: Config) -> Offer:
@@ -212,7 +217,7 @@ def settings(config: Config) -> EngineSettings:
 
 def _serve(
     opened: _Models,
-    recognisers: "Recognisers",
+    recognisers: Recognisers,
     isolation: Isolation,
     threads: Executor,
     *,
@@ -226,7 +231,7 @@ def _serve(
     batch = Batch(
         engine=opened.engine,
         models=models,
-        voice=recognisers.voice,
+        vad=recognisers.vad,
         isolation=isolation,
         threads=threads,
         voices=speakers,
@@ -247,7 +252,7 @@ def _serve(
     def statistics() -> Mapping[str, SchedulerStatistics]:
         return {name: scheduler.statistics() for name, scheduler in models.schedulers().items()}
 
-    translation = Translation(models=models, text=text)
+    translation = Translators(models=models, text=text)
     if config is not None:
         timeout_s, wait_s = config.translation_timeout_s, config.translation_wait_s
         translation = replace(translation, remote=make_translator(config), timeout_s=timeout_s, wait_s=wait_s)
@@ -273,7 +278,7 @@ def load_speaker_models() -> SpeakerModels | None:
 
 def load_turn_ends() -> TurnEndDetector | None:
     """Load the model for the ends of turns, or return None if it is not installed."""
-    return _load_if_installed(WEIGHTS, TurnEndDetector, "turns end by silence alone")
+    return _load_if_installed(TURN_ENDS, TurnEndDetector, "turns end by silence alone")
 
 
 def _load_if_installed(weights: PackagedFile, load: Callable[[], T], otherwise: str) -> T | None:
@@ -299,3 +304,64 @@ def _offer(opened: _Models, speakers: SpeakerModels | None, turn_ends: TurnEndDe
         bundled=opened.bundled,
         models=tuple(offered),
     )
+
+
+async def unload_idle(models: ModelSet, idle_s: float, closing: asyncio.Event) -> None:
+    """Unload each model that nobody used for *idle_s* seconds, until *closing* is set; with 0 none."""
+    while not await set_within(closing, LOOK_S):
+        for name in models.unload_idle(idle_s) if idle_s else ():
+            log.info("unloaded a model that nobody uses", extra={"model": name})
+
+
+async def publish_offer(engines: Mapping[str, ServedModels], storage: Storage) -> None:
+    """Publish this node's offer for nodes without a model. Does nothing if there are no other nodes."""
+    if storage.offers is not None:
+        await storage.offers.publish(engines["production"].offer)
+
+
+async def learn_targets(
+    translator: ChatTranslator | LibreTranslator, offers: MutableMapping[str, Offer], closing: asyncio.Event
+) -> None:
+    """Ask the operator's translator for its languages until it says them. Until then any may be ordered."""
+    while True:
+        try:
+            targets = tuple(await translator.targets())
+        except TranslatorUnavailable as unavailable:
+            log.warning("the translator cannot be asked for its languages: %s", unavailable)
+            if await set_within(closing, AGAIN_S):
+                return
+        else:
+            offers["production"] = replace(offers["production"], translates_to=targets)
+            await closing.wait()
+            return
+
+
+class OfferWatch:
+    """The offers of each environment on a node without a model. run() keeps them up to date."""
+
+    def __init__(self, offers: Offers, config: Config) -> None:
+        self._published = offers
+        self._config = config
+        self.offers: dict[str, Offer] = {"sandbox": with_aliases(sandbox_offer(), config)}
+
+    async def wait(self) -> None:
+        """Wait until a node with a model has published its offer."""
+        if not await patiently(self._read):
+            log.warning("waiting for a node with a model: one with the role live or worker")
+            while not await patiently(self._read):  # noqa: ASYNC110  another process sets it
+                await asyncio.sleep(FIRST_S)
+
+    async def run(self, closing: asyncio.Event) -> None:
+        """Read the published offer every AGAIN_S seconds, until *closing* is set."""
+        while not await set_within(closing, AGAIN_S):
+            try:
+                await self._read()
+            except StorageError as error:  # the next read may succeed, and the offer hardly ever changes
+                log.warning("what the model offers could not be looked up: %s", error)
+
+    async def _read(self) -> bool:
+        """Read the published offer. Returns whether there is one."""
+        offer = await self._published.last()
+        if offer is not None:
+            self.offers["production"] = with_aliases(offer, self._config)
+        return offer is not None

@@ -123,7 +123,7 @@ class ModelMetrics(Collector):
                 failures.add_metric(labels, now.failures)
                 waiting.add_metric(labels, now.waiting)
                 utilisation.add_metric(labels, now.utilisation)
-            behind.add_metric([environment], max((now.behind_s for now in loaded.values()), default=0.0))
+            behind.add_metric([environment], max((now.live_wait_s for now in loaded.values()), default=0.0))
         listening = CounterMetricFamily(
             "scribewire_speakers_model_seconds",
             "Processor time of the speaker models, files and live",

@@ -10,16 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline.documents.spoken import LANGUAGE_DOUBTFUL
-from pipeline.ingest import ledger
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
-from pipeline.ingest.gain import QUIET_INPUT
-from pipeline.ingest.tracks import OTHER_TRACKS, UNDECODABLE_TRACK
+from pipeline.attribution import LANGUAGE_DOUBTFUL
+from pipeline.ingest import notes
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, OTHER_TRACKS, QUIET_INPUT, UNDECODABLE_TRACK
 from scripts import reference
+from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import TERMINAL
-from server.model.public_events import EVENTS
-from server.model.warnings import WARNINGS
-from server.translation.running import INCOMPLETE, UNAVAILABLE
+from server.translation.translations import INCOMPLETE, UNAVAILABLE
 from tests.server.running import ROOT, Server, environment, run_server
 
 PLACES = ("benchmarks", "estimator", "pipeline", "server")
@@ -81,20 +78,20 @@ def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
         path.read_text(encoding="utf-8")
         for place in ("pipeline", "server")
         for path in (ROOT / place).rglob("*.py")
-        if path.name != "warnings.py"
+        if path != ROOT / "server" / "model" / "events.py"
     )
     assert [name for name in WARNINGS if not re.search(rf"\b{name}\b", code)] == []
     given = {
         *re.findall(r'\bwarn\("([a-z_]+)"', code),
         *re.findall(r'"code": "([a-z_]+)"', code),
-        *(code for code in vars(ledger).values() if isinstance(code, str) and re.fullmatch("[a-z]+(_[a-z]+)+", code)),
+        *(code for code in vars(notes).values() if isinstance(code, str) and re.fullmatch("[a-z]+(_[a-z]+)+", code)),
         *(IDENTICAL_CHANNELS, QUIET_INPUT, OTHER_TRACKS, UNDECODABLE_TRACK, LANGUAGE_DOUBTFUL, UNAVAILABLE, INCOMPLETE),
     }
     assert given - WARNINGS.keys() == set()
 
 
 def test_every_event_that_the_code_sends_is_in_the_reference_and_no_other():
-    code = (ROOT / "server" / "model" / "public_events.py").read_text(encoding="utf-8")
+    code = (ROOT / "server" / "model" / "events.py").read_text(encoding="utf-8")
     sent = {"partial", *re.findall(r'_event\("([a-z_.]+)"', code), *(f"job.{state}" for state in TERMINAL)}
     assert sent == EVENTS.keys()
 

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from pipeline.audio import seconds
-from pipeline.language_profiles import is_unspaced
+from pipeline.languages import is_unspaced
 from pipeline.words import Word, join_words
 
 MOST_MATCHES = 5

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pipeline.attribution import by_speaker, final_turns
-from pipeline.audio import RATE, seconds
-from pipeline.documents.spoken import (
+from pipeline.attribution import (
+    by_speaker,
     certainty,
     doubtful_languages,
+    final_turns,
     speech_by_language,
     without_only_language,
     wordless_language,
 )
+from pipeline.audio import RATE, seconds
 from pipeline.errors import PipelineError
 from pipeline.words import Chunk, Segment, Transcript, Word
 
@@ -38,7 +39,7 @@ def assemble(
     Word times are clipped to the duration; nothing else is changed. Recognisers time words on a grid of 10 or 20 ms
     over a padded window, so the last word may end a step after the last sample. The API promises end <= duration.
 
-    *model_of* names the model that heard most of a language.
+    *model_of* names the model of a language.
 
     If a chunk has turns, segments are cut where the speaker changes, and each part has its speaker.
 
@@ -101,13 +102,11 @@ def _in_sequence(chunks: Iterable[Chunk], duration: int) -> list[Chunk]:
 def _inside(segment: Segment, duration: int) -> Segment:
     if max(word.end for word in segment.words) <= duration:
         return segment
-    return replace(segment, words=tuple(_clip(word, duration) for word in segment.words))
-
-
-def _clip(word: Word, duration: int) -> Word:
-    if word.start > duration + GRID:
-        raise BrokenSequence(f"a word starts at {seconds(word.start)} s of a recording of {seconds(duration)} s")
-    return word.at(min(word.start, duration), min(word.end, duration))
+    late = next((word for word in segment.words if word.start > duration + GRID), None)
+    if late is not None:
+        raise BrokenSequence(f"a word starts at {seconds(late.start)} s of a recording of {seconds(duration)} s")
+    clipped = (word.at(min(word.start, duration), min(word.end, duration)) for word in segment.words)
+    return replace(segment, words=tuple(clipped))
 
 
 def _check_order(words: Iterator[Word]) -> None:

@@ -7,7 +7,7 @@ has at most max_columns x max_lines columns, so the search looks back at most th
 number of words.
 
 The default numbers of the screen (two lines, at most 7 s; columns by language) and of the reader (columns a second by
-language) are those of Netflix's style guides for adults: see language_profiles.py. Text without spaces is cut between
+language) are those of Netflix's style guides for adults: see languages.py. Text without spaces is cut between
 graphemes, rather at a clause mark, and in Japanese rather after kana, where a word mostly ends.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
 from pipeline.audio import RATE
-from pipeline.language_profiles import (
+from pipeline.languages import (
     CLAUSE_ENDS,
     SENTENCE_ENDS,
     LanguageProfile,

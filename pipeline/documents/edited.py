@@ -19,7 +19,7 @@ import orjson
 from rapidfuzz.distance import Levenshtein
 
 from pipeline.corrections import Correcting, Request, SpeakerRequest, TextRequest, tokens_of
-from pipeline.language_profiles import comparable, is_unspaced
+from pipeline.languages import comparable, is_unspaced
 from pipeline.words import join_words
 
 LONGEST_STRANGE = 40

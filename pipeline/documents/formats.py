@@ -1,22 +1,24 @@
 """Renders a Transcript as the files that users download. All of them have the same words in the same order."""
 
+import io
+import zipfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
 import orjson
 
 from pipeline.audio import seconds
-from pipeline.documents import docx
 from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, end_before_next, milliseconds
-from pipeline.documents.paragraphs import paragraph_objects, paragraphs_of
-from pipeline.documents.search import search_objects
+from pipeline.documents.paragraphs import Paragraph, paragraph_objects, paragraphs_of
 from pipeline.documents.service_v1 import SCHEMA
-from pipeline.language_profiles import columns, kept_right_to_left
+from pipeline.languages import columns, kept_right_to_left, reads_right_to_left
+from pipeline.text.wording import units_of
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
 
 
@@ -71,7 +73,7 @@ def service_v1(transcript: Transcript, heading: Heading) -> bytes:
 
 
 def search_members(segments: Sequence[Segment], *, paragraphs: bool, terms: Sequence[str]) -> dict[str, Any]:
-    """Return the members of the JSON file and of records that were ordered: paragraphs, and where terms were said."""
+    """Return the members of the JSON file and of records that were requested: paragraphs, and where terms were said."""
     return {
         **({"paragraphs": paragraph_objects(segments)} if paragraphs else {}),
         **({"search": search_objects(segments, terms)} if terms else {}),
@@ -222,11 +224,11 @@ def _cues(
 
 
 def _webvtt(shown: Sequence[Cue]) -> bytes:
-    lines = (
-        f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{_voice(cue.speaker)}{_escape(_text(cue))}\n\n"
-        for cue in shown
-    )
-    return "".join(("WEBVTT\n\n", *lines)).encode()
+    lines = ["WEBVTT\n\n"]
+    for cue in shown:
+        voice = "" if cue.speaker is None else f"<v {_escape(cue.speaker)}>"
+        lines.append(f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}\n{voice}{_escape(_text(cue))}\n\n")
+    return "".join(lines).encode()
 
 
 def txt(transcript: Transcript, *, paragraphs: bool = False) -> bytes:
@@ -259,9 +261,9 @@ OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
             lambda transcript, heading: txt(transcript, paragraphs=heading.paragraphs),
         ),
         "docx": OutputFormat(
-            docx.MEDIA_TYPE,
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
             "docx",
-            lambda transcript, _heading: docx.docx(transcript.segments, language=transcript.language),
+            lambda transcript, _heading: docx(transcript.segments, language=transcript.language),
         ),
     }
 )
@@ -274,10 +276,6 @@ def _clock(ms: int, point: str) -> str:
 
 def _label(speaker: str | None) -> str:
     return "" if speaker is None else f"{speaker}: "
-
-
-def _voice(speaker: str | None) -> str:
-    return "" if speaker is None else f"<v {_escape(speaker)}>"
 
 
 def _turn(speaker: str | None, text: str) -> str:
@@ -297,3 +295,149 @@ def _escape(text: str) -> str:
 def rounded(number: float | None) -> float | None:
     """Return a probability or score as documents and events have it."""
     return None if number is None else round(number, 4) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+_HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+_SCHEMAS = "http://schemas.openxmlformats.org"
+_MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+_CONTENT_TYPES = (
+    f'{_HEAD}<Types xmlns="{_SCHEMAS}/package/2006/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    f'<Override PartName="/word/document.xml" ContentType="{_MAIN}.document.main+xml"/>'
+    f'<Override PartName="/word/styles.xml" ContentType="{_MAIN}.styles+xml"/></Types>'
+)
+_RELATION = f"{_SCHEMAS}/officeDocument/2006/relationships"
+_PACKAGE_RELATIONS = (
+    f'{_HEAD}<Relationships xmlns="{_SCHEMAS}/package/2006/relationships">'
+    f'<Relationship Id="rId1" Type="{_RELATION}/officeDocument" Target="word/document.xml"/></Relationships>'
+)
+_DOCUMENT_RELATIONS = (
+    f'{_HEAD}<Relationships xmlns="{_SCHEMAS}/package/2006/relationships">'
+    f'<Relationship Id="rId1" Type="{_RELATION}/styles" Target="styles.xml"/></Relationships>'
+)
+_NAMESPACE = f'xmlns:w="{_SCHEMAS}/wordprocessingml/2006/main"'
+
+
+def docx(segments: Sequence[Segment], *, language: str | None = None) -> bytes:
+    """Return the words as a Word document (ECMA-376): paragraphs, each with its speaker if that is known.
+
+    The same words make the same bytes. python-docx would bring lxml, 20 MB of native code, for these four small files.
+
+    *language*: of the text, as an ISO 639 code, for the spelling checks of word processors.
+    """
+    found = paragraphs_of(segments)
+    body = "".join(_paragraph(one, found[at - 1].speaker if at else None) for at, one in enumerate(found))
+    document = f"{_HEAD}<w:document {_NAMESPACE}><w:body>{body or '<w:p/>'}</w:body></w:document>"
+    parts = {
+        "[Content_Types].xml": _CONTENT_TYPES,
+        "_rels/.rels": _PACKAGE_RELATIONS,
+        "word/document.xml": document,
+        "word/_rels/document.xml.rels": _DOCUMENT_RELATIONS,
+        "word/styles.xml": _styles(language),
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
+        for name, text in parts.items():
+            package.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+def _paragraph(paragraph: Paragraph, before: str | None) -> str:
+    """Return a paragraph. The speaker's name begins it, unless the one *before* it has the same speaker."""
+    text = join_words(paragraph.words)
+    right = reads_right_to_left(text)
+    name = paragraph.speaker
+    label = "" if name is None or name == before else _run(f"{name}: ", "<w:b/><w:bCs/>", right=right)
+    return f"<w:p>{'<w:pPr><w:bidi/></w:pPr>' if right else ''}{label}{_run(text, '', right=right)}</w:p>"
+
+
+def _run(text: str, look: str, *, right: bool) -> str:
+    """Return a piece of text. Signs that XML does not allow are left out."""
+    shown = "".join(sign for sign in text if sign >= " " and sign not in "\ufffe\uffff")
+    look += "<w:rtl/>" if right else ""
+    return f'<w:r>{f"<w:rPr>{look}</w:rPr>" if look else ""}<w:t xml:space="preserve">{escape(shown)}</w:t></w:r>'
+
+
+def _styles(language: str | None) -> str:
+    name = quoteattr(language or "en")
+    return (
+        f'{_HEAD}<w:styles {_NAMESPACE}><w:docDefaults><w:rPrDefault><w:rPr><w:sz w:val="24"/><w:szCs w:val="24"/>'
+        f"<w:lang w:val={name} w:bidi={name}/></w:rPr></w:rPrDefault><w:pPrDefault><w:pPr>"
+        '<w:spacing w:after="160" w:line="276" w:lineRule="auto"/></w:pPr></w:pPrDefault></w:docDefaults>'
+        '<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/></w:style></w:styles>'
+    )
+
+
+MAX_HITS = 1000
+"""The most hits of one term. A hundred terms may each fit every word of hours of speech."""
+
+
+def search_objects(segments: Sequence[Segment], terms: Sequence[str]) -> list[dict[str, Any]]:
+    """Return where each of *terms* was said, in the form of the JSON file and of records. Times are in seconds.
+
+    Case and marks do not count. In scripts without spaces a term is found wherever its signs follow each other, however
+    the recogniser cut the words. A word that the text stage has replaced is found by both of its texts.
+
+    Of a term the first MAX_HITS are returned. All words of a hit are of one channel. They may lie in two segments.
+    """
+    numbers = dict.fromkeys(segment.channel for segment in segments)
+    channels = [
+        _Channel([word for one in segments if one.channel == number for word in one.words]) for number in numbers
+    ]
+    return [
+        {"query": term, "hits": list(islice((hit for channel in channels for hit in channel.hits(term)), MAX_HITS))}
+        for term in terms
+    ]
+
+
+class _Channel:
+    """The words of one channel, as they are written and as they were recognised."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = words
+        self._rows = [_Row(words)]
+        if any(word.heard for word in words):
+            self._rows.append(_Row([replace(word, text=word.heard or word.text) for word in words]))
+
+    def hits(self, term: str) -> Iterator[dict[str, Any]]:
+        """Yield the places of *term*, which do not overlap."""
+        wanted = [text for text, _ in _comparable([Word(part, 0, 0, 1.0) for part in term.split()])]
+        reached = 0
+        for start, stop in sorted({place for row in self._rows for place in row.places(wanted)}):
+            if start >= reached:
+                yield _hit(self._words[start:stop])
+                reached = stop
+
+
+class _Row:
+    """The units of words, with the places of each: a recording of many hours may have many terms."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._units = list(_comparable(words))
+        self._places: dict[str, list[int]] = {}
+        for place, (text, _) in enumerate(self._units):
+            self._places.setdefault(text, []).append(place)
+
+    def places(self, wanted: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield (first word, word after the last) of each place with the units *wanted*. No places share a unit."""
+        reached = 0
+        for at in self._places.get(wanted[0], ()) if wanted else ():
+            stop = at + len(wanted)
+            if at >= reached and [text for text, _ in self._units[at:stop]] == wanted:
+                yield self._units[at][1], self._units[stop - 1][1] + 1
+                reached = stop
+
+
+def _comparable(words: Sequence[Word]) -> Iterator[tuple[str, int]]:
+    """Yield the units of *words*, each with the index of its word."""
+    for number, word in enumerate(words):
+        yield from ((unit.text, number) for unit in units_of(word.text))
+
+
+def _hit(words: Sequence[Word]) -> dict[str, Any]:
+    return {
+        "start": seconds(words[0].start),
+        "end": seconds(words[-1].end),
+        "confidence": round(sum(word.probability for word in words) / len(words), 4),
+        "snippet": join_words(words),
+    }

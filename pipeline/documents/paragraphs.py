@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pipeline.audio import position, seconds
-from pipeline.language_profiles import SENTENCE_ENDS
+from pipeline.languages import SENTENCE_ENDS
 from pipeline.words import Segment, Word, join_words, speaker_members, speaker_on
 
 PAUSE = position(1.5)

@@ -14,7 +14,7 @@ import regex
 
 from pipeline.audio import seconds
 from pipeline.documents.formats import OUTPUT_FORMATS, OutputFormat
-from pipeline.language_profiles import UNSPACED
+from pipeline.languages import UNSPACED
 from pipeline.timeline import Translation
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Transcript, Word
@@ -25,7 +25,7 @@ _SIGN = regex.compile(r"\s*(?:[\p{Latin}\p{N}]+|\X)\p{P}*")  # of scripts withou
 
 
 def translated_outputs(formats: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the translated files of an order, such as srt.de."""
+    """Return the names of the requested files of translations, such as srt.de."""
     targets = tuple(targets)
     return tuple(f"{name}.{target}" for name in formats if name in TRANSLATED_FORMATS for target in targets)
 

@@ -1,7 +1,5 @@
 """Decides which words of a live stream will never change, from successive hypotheses about growing audio.
 
-stream.py calls this module.
-
 Theory. Each hypothesis is about the audio of the one before it and some more. Words near the end of the audio still
 change, because a word may be cut off there, and because the words after it help the model to choose. So a word is
 committed when two hypotheses in a row have it at the same place (LocalAgreement-2). There are two exceptions:
@@ -13,20 +11,34 @@ committed when two hypotheses in a row have it at the same place (LocalAgreement
 Two words are the same if they are equal without case and punctuation and their times are close. Their index does not
 matter, since a hypothesis may begin with an additional word.
 
-People say "no, no, no": each hypothesis is aligned with the committed words in order (merging.find_new_words), so that
-each repetition is compared at its own place. What a model repeats without having heard it, its engine leaves out.
+The audio of each hypothesis starts elsewhere, so its text and its times seldom are the same: a word is not new just
+because it differs, or is late. People say "no, no, no". So each hypothesis is aligned with the committed words in order
+(find_new_words), and each repetition is compared at its own place. What a model repeats without having heard it, its
+engine leaves out.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pipeline.audio import position
-from pipeline.language_profiles import SENTENCE_ENDS
-from pipeline.recognition.merging import are_same, find_new_words
+from pipeline.audio import RATE, position
+from pipeline.languages import SENTENCE_ENDS, plain
+from pipeline.recognition.voicing import longest_time, may_pause, spread
 from pipeline.words import Word
 
 T = TypeVar("T")
+
+TAIL = 8
+"""How many of the last final words a new hypothesis is compared with."""
+
+MISPLACED = 2
+"""How many words at the beginning of a turn may be placed before the pause before it."""
+
+NEAR = position(0.2)
+"""How far apart two hypotheses may put the same word, where no other one is like it."""
+
+JUMP = position(2)
+"""How far apart two hypotheses of a live stream may put the same word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,3 +232,79 @@ class Agreement:
 def _count_leading(items: Sequence[T], holds: Callable[[T], bool]) -> int:
     """Return how many items at the front satisfy *holds*."""
     return next((index for index, item in enumerate(items) if not holds(item)), len(items))
+
+
+def find_new_words(committed: Sequence[Word], words: Sequence[Word], end: int) -> Sequence[Word]:
+    """Return those of *words* that come after the final ones.
+
+    *committed*: the last final words.
+    *end*: the position before which no word becomes final any more.
+
+    Each place between two of *words* gets a point for each word of *committed* before it, in order; those that end
+    before the first of *words* are not in its audio, and would count the next "no" of many as one of them. It loses two
+    points for each second between it and *end*, unless the last two final words come right before it: the last one may
+    have been stretched over words that had not come yet. New words begin at the first place with the most points. A
+    word counts as no longer than it can take, unless people pause in it: a model stretches words over the silence and
+    words after them.
+    """
+    ends = [word.end if may_pause(word.text) else min(word.end, word.start + longest_time(word.text)) for word in words]
+    heard = [word for word in committed[-TAIL:] if words and word.end > words[0].start]
+    repeated = _repeated_counts(heard, words)
+
+    def score(place: int) -> float:
+        late = max(0, ends[place - 1] - end) if place else 0
+        early = end - words[place].start if place < len(words) else 0
+        apart = max(late, early)
+        if apart and ends_with(committed, words[:place]):
+            apart = 0
+        return repeated[place] - 2 * apart / RATE
+
+    return words[max(range(len(words) + 1), key=score) :]
+
+
+def _repeated_counts(committed: Sequence[Word], words: Sequence[Word]) -> list[int]:
+    """Return for each place between two *words* how many of *committed* come before it, in order (LCS)."""
+    row = [0] * (len(words) + 1)
+    forms = [plain(word.text) for word in words]
+    for old in committed:
+        if (form := plain(old.text)) not in forms:
+            continue
+        before, row = row, [0]
+        for at, new in enumerate(words):
+            same = form == forms[at] and are_same(old, new, JUMP)
+            row.append(before[at] + 1 if same else max(row[-1], before[at + 1]))
+    return row
+
+
+def ends_with(committed: Sequence[Word], words: Sequence[Word]) -> bool:
+    """Return whether *words* end with the last two words of *committed*, the first of these at the same place.
+
+    The last one may be at another place: a model may move the last word before a pause to the end of the pause.
+    """
+    if min(len(committed), len(words)) < 2:  # noqa: PLR2004
+        return False
+    (before, last), (other, end) = committed[-2:], words[-2:]
+    if plain(last.text) != plain(end.text) or abs(before.start - other.start) > NEAR:
+        return False
+    return plain(before.text) == plain(other.text) != plain(last.text)
+
+
+def select_of_turn(words: Sequence[Word], earlier: Sequence[Word], turn: int) -> Sequence[Word]:
+    """Return *words* without those before the *turn*, the position where its first word may begin.
+
+    Times are inexact at a pause: the last word of the turn before may be placed where this turn begins, and the first
+    ones of this turn where that one ended. *earlier* ends with the last word of the turn before.
+    """
+    before = sum(word.start + word.end < 2 * turn for word in words)
+    ends = range(before + 1, max(0, before - MISPLACED) - 1, -1)
+    said = next((count for count in ends if ends_with(earlier, words[:count])), before)
+    if said >= before or before == len(words):
+        return words[max(said, before) :]
+    following = words[before]
+    return (*spread(words[said : before + 1], following.start, following.end), *words[before + 1 :])
+
+
+def are_same(one: Word, other: Word, apart: int) -> bool:
+    """Return whether both are the same word, with times at most *apart*."""
+    near = abs(one.start + one.end - other.start - other.end) <= 2 * apart
+    return near and plain(one.text) == plain(other.text)

@@ -1,6 +1,10 @@
-"""The interface of speech recognisers. The scheduler, sessions and files use it without knowing which one runs.
+"""The interface of speech recognisers: what they are asked, with the hints of users, and what readers get of an answer.
 
-engines/whisper/ implements it with a model, scripted.py without one for the sandbox and for tests.
+The scheduler, streams and files use it without knowing which engine runs. engines/whisper/ implements it with a model,
+engines/scripted.py without one for the sandbox and for tests.
+
+Of hints, names are for speech in any language and prose is for speech in its own: a model continues in the language of
+what it has read, and an English sentence before French speech makes it translate.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline.audio import RATE, Pcm, Samples
-from pipeline.recognition.hints import NO_HINTS, Hints
-from pipeline.words import Word
+from pipeline.languages import SENTENCE_ENDS, language_of_prose
+from pipeline.words import Segment, Word
 
 TRANSCRIBE, TRANSLATE = "transcribe", "translate"
 TASKS = (TRANSCRIBE, TRANSLATE)
@@ -18,12 +22,44 @@ TASKS = (TRANSCRIBE, TRANSLATE)
 SCRIPTED = "scripted"
 """The name of the engine without a model. It needs no models of voices either: its two speakers alternate."""
 
+MIN_SPEECH_S = 1.5
+"""The shortest speech whose language can be detected. In shorter speech, languages sound alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Names and terms that may be said, and a text that may come before the speech."""
+
+    keywords: tuple[str, ...] = ()
+    prompt: str = ""
+    language: str | None = None  # of the prompt, which is for speech in it alone; None: for all speech
+
+    def prompt_in(self, language: str | None) -> str:
+        """Return the prompt for speech in *language*, if it is for that."""
+        return self.prompt if self.language in (None, language) else ""
+
+
+NO_HINTS = Hints()
+
+
+def hints_for(keywords: Sequence[str], prompt: str, *, written: str | None, allowed: Sequence[str]) -> Hints:
+    """Return the hints of a request.
+
+    *written* is the language of all text, if the request fixes it: then the prompt is for all speech.
+    *allowed* are the languages that may be found; if empty, all. The prompt is in the one whose small words it has, or
+    else in the first of *allowed*. Without small words it is a list of terms, which have no language.
+    """
+    spoken = language_of_prose(prompt) if written is None else None
+    if spoken is not None and allowed and spoken not in allowed:
+        spoken = allowed[0]
+    return Hints(tuple(keywords), prompt, spoken)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRequest:
     """One window of audio to recognise. All positions count from the start of the stream."""
 
-    samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine that hears them takes floats_of() them
+    samples: Samples | Pcm  # 1..LONGEST_JOB samples; an engine takes floats_of() them
     start: int  # position of samples[0]
     language: str | None = None  # the one that is spoken; None: it is found (routing.py), or the model detects it
     task: str = TRANSCRIBE  # one of TASKS; English speech is transcribed for both
@@ -109,7 +145,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def file_replicas_amid_speech(self) -> int:
+    def file_replicas_during_speech(self) -> int:
         """How many calls may be for files while people speak, 1 to *replicas*. The rest is left to live speech."""
         ...
 
@@ -139,3 +175,38 @@ class Engine(Protocol):
     def close(self) -> None:
         """Free the memory. Calling it again does nothing."""
         ...
+
+
+def likeliest(probabilities: Mapping[str, float]) -> tuple[str, float]:
+    """Return the language and its probability."""
+    language = max(probabilities, key=lambda code: (probabilities[code], code))
+    return language, round(probabilities[language], 3)
+
+
+LONG_PAUSE = round(0.8 * RATE)  # begins a new segment after any word
+SENTENCE_PAUSE = round(0.2 * RATE)  # enough after a full stop; less follows an abbreviation or a number
+
+
+def phrases(result: RecognitionResult) -> tuple[Segment, ...]:
+    """Return the words of *result* in order, cut at ends of sentences, long pauses and changes of the language."""
+    runs: list[list[Word]] = []
+    for word in result.words:
+        if runs:
+            before = runs[-1][-1]
+            longest = SENTENCE_PAUSE if before.text.endswith(SENTENCE_ENDS) else LONG_PAUSE
+            if before.language == word.language and word.start - before.end < longest:
+                runs[-1].append(word)
+                continue
+        runs.append([word])
+    return tuple(segment_of(run, result) for run in runs)
+
+
+def segment_of(words: Sequence[Word], result: RecognitionResult) -> Segment:
+    """Return *words* as a segment with the scores of *result*, the last answer about them."""
+    sure = result.language_probability if words[0].language in {result.language} - {None} else None
+    return Segment(tuple(words), result.avg_logprob, result.no_speech_prob, language_probability=sure)
+
+
+def without_end(word: Word) -> Word:
+    """Return *word* without marks that end a sentence."""
+    return replace(word, text=word.text.rstrip("".join(SENTENCE_ENDS)) or word.text)

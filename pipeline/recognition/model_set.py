@@ -1,4 +1,4 @@
-"""The models of a process: which one hears which language, and which of them are in memory.
+"""The models of a process: what is known of each, which one is for which language, and which of them are in memory.
 
 A model is loaded when it is first wanted. If the memory for models is used up, the model that was idle for longest is
 unloaded; a model that stays idle is unloaded too. All models share one order of calls.
@@ -8,11 +8,14 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from pipeline.audio import LONGEST_JOB
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.language_names import ENGLISH
+from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import Engine
+from pipeline.recognition.engines.whisper.windows import WindowSizes
 from pipeline.recognition.scheduler import CallOrder, Scheduler
 
 
@@ -23,7 +26,7 @@ class KnownModel:
     name: str  # as users see it
     languages: frozenset[str]
     size: int = 0  # about the memory that it takes, in bytes
-    longest_job: int = LONGEST_JOB  # the most samples of a file that it is asked for at once
+    longest_job: int = LONGEST_JOB  # the most samples of a file in one request
     translates: bool = False  # into English
 
 
@@ -53,7 +56,7 @@ class ModelSet:
         """Load none of the *models* yet; the first one is the default.
 
         *make_engine* makes the engine of a name, on a thread; it raises ModelUnavailable.
-        *routes* names the model of a language; every other language is heard by the default, or the next that knows it.
+        *routes* names the model of a language; for every other language it is the default, or the next that knows it.
         *memory* is the most bytes of loaded models; the one that is wanted is loaded even if it alone takes more.
         """
         self.order = CallOrder()
@@ -98,7 +101,7 @@ class ModelSet:
 
     @property
     def languages(self) -> frozenset[str]:
-        """All languages that one of the models hears."""
+        """All languages that one of the models knows."""
         return frozenset(self._routes)
 
     @property
@@ -107,18 +110,18 @@ class ModelSet:
         return ENGLISH if ENGLISH in self._routes and self.shows_itself(ENGLISH) else None
 
     def name_for(self, language: str | None) -> str:
-        """Return the name of the model that hears *language*; None: the default."""
+        """Return the name of the model for *language*; None: the default."""
         return self._routes.get(language or "", next(iter(self._places)))
 
     def translating(self, language: str | None) -> str | None:
-        """Return the name of a model that translates *language*, best the one that hears it; None if there is none."""
+        """Return the name of a model that translates *language*, best the one for it; None if there is none."""
         able = [
             name
             for name, place in self._places.items()
             if place.model.translates and language in (None, *place.model.languages)
         ]
-        heard = self.name_for(language)
-        return heard if heard in able else next(iter(able), None)
+        first = self.name_for(language)
+        return first if first in able else next(iter(able), None)
 
     def longest_job(self, name: str) -> int:
         """Return the most samples of a file that the model called *name* is asked for at once, loaded or not."""
@@ -136,7 +139,7 @@ class ModelSet:
     async def model_for(self, language: str) -> Scheduler:
         """Return the model of a language. Raises EngineFailed if there is none, or it cannot be loaded."""
         if language not in self._routes:
-            raise EngineFailed(f"no model hears {language}")
+            raise EngineFailed(f"No model here knows {language}.")
         return await self.load(self._routes[language])
 
     async def detector(self) -> Scheduler | None:
@@ -200,7 +203,7 @@ class ModelSet:
 
 @dataclass(frozen=True, slots=True)
 class OneModel:
-    """One model of a set. It hears every language that it knows; it has what LanguageRouter needs of a ModelSet."""
+    """One model of a set, for every language that it knows. It has what LanguageRouter needs of a ModelSet."""
 
     models: ModelSet
     model: KnownModel
@@ -218,7 +221,7 @@ class OneModel:
 
     async def model_for(self, language: str) -> Scheduler:
         if language not in self.languages:
-            raise EngineFailed(f"the model {self.model.name} does not hear {language}")
+            raise EngineFailed(f"The model {self.model.name} does not know {language}.")
         return await self.models.load(self.model.name)
 
     async def detector(self) -> Scheduler | None:
@@ -231,3 +234,46 @@ def _unload(place: _Place) -> None:
     if place.engine is not None:
         place.engine.close()
     place.scheduler = place.engine = None
+
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Which recogniser is used, and how it uses the machine. "auto" and 0 leave the choice to the engine."""
+
+    engine: str = AUTO  # one of ENGINES of load.py; auto: its first
+    model: str = AUTO  # names or folders of Whisper models, see models.read_choice(); auto: see models.automatic()
+    device: str = AUTO  # cpu or cuda
+    compute_type: str = AUTO  # CTranslate2's; auto: int8 on a CPU, float16 on CUDA
+    threads: int = 0  # of one call of the model
+    gpu_batch: int = 0  # the most windows in one call on a GPU
+    windows: Literal["auto", "full"] | WindowSizes = "auto"  # auto: what is known to suit the model, or full ones
+    download_wait_s: float = 900.0
+    cache_dir: Path | None = None  # for downloads and measurements; None: Hugging Face's own folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundModel(KnownModel):
+    """A model on this machine."""
+
+    load: Callable[[], Engine]  # raises ModelUnavailable
+    device: str = "cpu"
+    bundled: bool = False  # it came with the installation
+    sizes: WindowSizes | None = None  # the windows that suit it, if they are known
+    measure: Callable[[], WindowSizes] | None = None
+    """Finds out in minutes which windows suit it, for the next time that it is loaded. None: they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModels:
+    """The models that the settings choose."""
+
+    models: tuple[FoundModel, ...]  # the default first; at least one
+    routes: Mapping[str, str]  # the names of the models of single languages
+
+    def without(self, name: str) -> "FoundModels":
+        """Return all but the model called *name*."""
+        models = tuple(model for model in self.models if model.name != name)
+        return FoundModels(models, {code: model for code, model in self.routes.items() if model != name})

@@ -1,13 +1,17 @@
-"""Finds the language of what is said, utterance by utterance, and lets the model of that language hear it.
+"""Finds the language of what is said, utterance by utterance, and lets the model of that language transcribe it.
 
 Sessions and files send their windows here. A window of a known language goes straight to its model.
 
 Theory. A model that knows one language shows by itself whether that language is spoken: it is not sure of the words
-that it makes of another one. So where such a model hears the language of the utterance before, that language is
+that it makes of another one. So where such a model knows the language of the utterance before, that language is
 assumed, which costs nothing, and only a window with improbable words is looked at. A model of many languages is
 sure of its words even where it translates them in silence, so with it the language of each utterance is detected
-first, on the speech of that utterance alone (languages.py). Where it seems to differ from its neighbours' and that is
-not certain, or the words are improbable, it is heard in both, and the surer answer is taken.
+first, on the speech of that utterance alone.
+
+Single phrases are mistaken for other languages: Spanish for Italian with 0.7, Dutch for Arabic with 0.8. So a language
+that differs from the neighbours' is taken at once only where it is certain and there is enough speech, and not at all
+where theirs is nearly as probable. Between, or where the words are improbable, the utterance is recognised in both
+languages, and the surer words are taken.
 """
 
 from collections import Counter
@@ -18,11 +22,27 @@ from itertools import groupby
 import numpy as np
 
 from pipeline.audio import RATE, floats_of, position
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.languages import MIN_SPEECH_S, PLAIN, Choice, choose_language, without_untested
+from pipeline.recognition.engine import MIN_SPEECH_S, DecodeRequest, RecognitionResult, likeliest
 from pipeline.recognition.model_set import ModelSet, OneModel
 from pipeline.recognition.scheduler import Urgency
 from pipeline.words import Word
+
+CERTAIN = 0.9
+"""A language is taken at once from this probability on."""
+
+PLAIN, RIVAL = 0.8, 0.15
+"""Without neighbours, a language below PLAIN is compared with the next one, if that one has RIVAL or more."""
+
+UNTESTED = frozenset(
+    ("ba", "bo", "br", "eu", "fo", "ht", "haw", "la", "mg", "nn", "sa", "si", "sq", "su", "tk", "tt", "yi")
+)
+"""Languages of Whisper that FLEURS lacks, so that nobody published how well they are recognised.
+
+Others that sound alike are mistaken for them: Spanish for Latin with 0.93. So they are found only where they are
+CERTAIN, and beside neighbours only where the words are surer."""
+
+PRIOR = 2.0
+"""How much more probable the neighbours' language is: most utterances continue in it."""
 
 SURE = 0.75
 """The mean probability of the words of an utterance from which on its language is believed."""
@@ -51,11 +71,24 @@ SPOKEN = 0.1
 base gave Spanish and French together as much in 73 of 74 clips in them, and in 1 of 187 in five other languages."""
 
 AROUND = position(0.2)
-"""Audio before and after an utterance that is heard with it."""
+"""Audio before and after an utterance that is recognised with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A language, how probable it is, and the one that it is to be compared with by transcribing both, if any.
+
+    *others*: how probable all others that may be found are together.
+    """
+
+    language: str
+    probability: float
+    rival: str | None = None
+    others: float = 0.0
 
 
 class LanguageRouter:
-    """Hears windows with the model of their language. It has the methods of one model's Scheduler."""
+    """Transcribes windows with the model of their language. It has the methods of one model's Scheduler."""
 
     def __init__(self, models: ModelSet | OneModel) -> None:
         self._models = models
@@ -81,9 +114,9 @@ class LanguageRouter:
         known = len(allowed) == 1 or _is_detected(request)
         if assumed is None or not (known or self._models.shows_itself(assumed)):
             if request.turn is None:
-                return await caller.hear_by_utterance(request, allowed)
-            return await caller.hear_newest_utterance(request, allowed, newer)
-        asked, result = await caller.hear_newest(request, assumed, newer)
+                return await caller.transcribe_by_utterance(request, allowed)
+            return await caller.transcribe_newest_utterance(request, allowed, newer)
+        asked, result = await caller.transcribe_newest(request, assumed, newer)
         if len(allowed) == 1:
             return replace(result, language_probability=1.0)
         if _is_detected(asked) and not asked.final:
@@ -93,7 +126,7 @@ class LanguageRouter:
             return await caller.check_live(asked, spans, result, allowed)
         if all(_is_sure(asked, span, words_in(span, spans, result.words)) for span in spans):
             return replace(result, language_probability=round(surety(result.words), 3))
-        return await caller.hear_by_utterance(asked, allowed, result)
+        return await caller.transcribe_by_utterance(asked, allowed, result)
 
 
 def _is_detected(request: DecodeRequest) -> bool:
@@ -107,7 +140,7 @@ def _is_detected(request: DecodeRequest) -> bool:
 
 
 def _is_sure(request: DecodeRequest, span: tuple[int, int], words: Sequence[Word]) -> bool:
-    """Return whether the words of an utterance show that it is in the language in which it was heard."""
+    """Return whether the words of an utterance show that it is in the language in which it was transcribed."""
     return surety(words) >= SURE or (not words and request.speech_between(*span) < SHORTEST)
 
 
@@ -119,10 +152,10 @@ class _Caller:
     tenant: str
     urgency: Urgency | None
 
-    async def hear_newest(
+    async def transcribe_newest(
         self, request: DecodeRequest, language: str, newer: Callable[[], DecodeRequest | None] | None
     ) -> tuple[DecodeRequest, RecognitionResult]:
-        """Hear *request*, or the one that *newer* returns when its turn comes. Return it and its answer."""
+        """Transcribe *request*, or the one that *newer* returns when its turn comes. Return it and its answer."""
         model = await self.models.model_for(language)
         known = replace(request, language=language)
         asked, result = await model.recognise_newest(known, tenant=self.tenant, urgency=self.urgency, newer=newer)
@@ -168,20 +201,20 @@ class _Caller:
             if sure or found.rival is None:
                 return replace(result, language_probability=found.probability, detected=span)
             found = Choice(found.rival, shares[found.rival], others=found.others)
-        heard = await self.hear(part_of(request, span), found)
-        theirs = surety(words_in(span, [span], heard.words))
+        answer = await self.transcribe(part_of(request, span), found)
+        theirs = surety(words_in(span, [span], answer.words))
         if request.before is not None and request.speech_between(*span) < SHORTEST:
             plain = theirs >= SURE
         else:
             plain = theirs > surety(words) or found.probability >= PLAIN
-        if plain and heard.words:
-            return replace(heard, detected=span)
+        if plain and answer.words:
+            return replace(answer, detected=span)
         return replace(result, detected=span)
 
-    async def hear_newest_utterance(
+    async def transcribe_newest_utterance(
         self, request: DecodeRequest, allowed: frozenset[str], newer: Callable[[], DecodeRequest | None] | None
     ) -> RecognitionResult:
-        """Detect the language of the newest utterance of a live turn, and hear the turn in it.
+        """Detect the language of the newest utterance of a live turn, and transcribe the turn in it.
 
         If the turn has other utterances in another language, its answer says where the language changes.
         """
@@ -191,31 +224,32 @@ class _Caller:
         if found.language != request.before and _has_final_words(request, newest):
             found = Choice(request.before or found.language, found.others)
         if found.language == request.before or request.before is None:
-            return replace(await self.hear(request, found, newer), detected=newest)
-        heard = await self.hear_beside(part_of(request, newest), found, request.before)
-        assert heard.language is not None
-        if heard.language == request.before or _is_doubtful(request, newest, found, request.before, heard):
-            return replace(await self.hear(request, Choice(request.before, found.probability), newer), detected=newest)
+            return replace(await self.transcribe(request, found, newer), detected=newest)
+        answer = await self.transcribe_beside(part_of(request, newest), found, request.before)
+        assert answer.language is not None
+        if answer.language == request.before or _is_doubtful(request, newest, found, request.before, answer):
+            before = Choice(request.before, found.probability)
+            return replace(await self.transcribe(request, before, newer), detected=newest)
         if len(spans) > 1:
-            return RecognitionResult((), request.before, changed=(newest[0], heard.language))
-        return replace(heard, detected=newest)
+            return RecognitionResult((), request.before, changed=(newest[0], answer.language))
+        return replace(answer, detected=newest)
 
-    async def hear_by_utterance(
+    async def transcribe_by_utterance(
         self, request: DecodeRequest, allowed: frozenset[str], known: RecognitionResult | None = None
     ) -> RecognitionResult:
-        """Detect the language of each utterance of a part of a file and hear it in that language.
+        """Detect the language of each utterance of a part of a file and transcribe it in that language.
 
-        If it is the language of the whole, the whole is heard at once. *known* is what was heard of the whole already,
-        in some language.
+        If it is the language of the whole, the whole is transcribed at once. *known* is an answer for the whole in some
+        language.
         """
         spans = parted(request, utterances(request), known.words if known is not None else ())
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
-        heard = [
+        chosen = [
             (await self.compare(request, span, _choose(request, span, own, neighbour), neighbour), span, own)
             for span, own in zip(spans, shares, strict=True)
         ]
-        groups = [list(group) for _, group in groupby(heard, key=lambda each: each[0].language)]
+        groups = [list(group) for _, group in groupby(chosen, key=lambda each: each[0].language)]
         runs: dict[tuple[int, int], RecognitionResult] = {}
         for group in groups:
             found, run = _average_choice(group), (group[0][1][0], group[-1][1][1])
@@ -223,10 +257,10 @@ class _Caller:
             if len(groups) == 1:
                 if mine is not None:
                     return replace(mine, language_probability=found.probability)
-                return await self.hear_beside(request, found, neighbour)
+                return await self.transcribe_beside(request, found, neighbour)
             words = [word for _, span, _ in group for word in words_in(span, spans, mine.words if mine else ())]
             if mine is None or surety(words) < SURE:
-                mine = await self.hear_beside(part_of(request, run), found, neighbour)
+                mine = await self.transcribe_beside(part_of(request, run), found, neighbour)
             runs[run] = mine
         return merge_answers(list(runs), runs)
 
@@ -234,29 +268,31 @@ class _Caller:
         """Return what was found, or the rival where the utterance has surer words in that language."""
         if found.rival is None:
             return found
-        heard = await self.hear(part_of(request, span), found)
-        doubtful = _is_doubtful(request, span, found, near, heard)
-        language = found.rival if doubtful else heard.language or found.language
+        answer = await self.transcribe(part_of(request, span), found)
+        doubtful = _is_doubtful(request, span, found, near, answer)
+        language = found.rival if doubtful else answer.language or found.language
         return Choice(language, found.probability, others=found.others)
 
-    async def hear_beside(self, request: DecodeRequest, found: Choice, neighbour: str | None) -> RecognitionResult:
-        """Hear *request* in the language that was found, and in its neighbours' too if the words are improbable."""
-        result = await self.hear(request, found)
+    async def transcribe_beside(
+        self, request: DecodeRequest, found: Choice, neighbour: str | None
+    ) -> RecognitionResult:
+        """Transcribe *request* in the language found, and in its neighbours' too if the words are improbable."""
+        result = await self.transcribe(request, found)
         if neighbour in (None, found.language, found.rival) or surety(result.words) >= LIKELY:
             return result
         assert neighbour is not None
-        _, other = await self.hear_newest(request, neighbour, None)
+        _, other = await self.transcribe_newest(request, neighbour, None)
         if surety(other.words) <= surety(result.words):
             return result
         return replace(other, language_probability=found.others)
 
-    async def hear(
+    async def transcribe(
         self, request: DecodeRequest, found: Choice, newer: Callable[[], DecodeRequest | None] | None = None
     ) -> RecognitionResult:
-        """Hear *request* in the language that was found, or in its rival, whichever answer has the surer words."""
-        asked, result = await self.hear_newest(request, found.language, newer)
+        """Transcribe *request* in the language found, or in its rival, whichever answer has the surer words."""
+        asked, result = await self.transcribe_newest(request, found.language, newer)
         if found.rival is not None:
-            _, other = await self.hear_newest(asked, found.rival, None)
+            _, other = await self.transcribe_newest(asked, found.rival, None)
             if surety(other.words) > surety(result.words):
                 result = other
         return replace(result, language_probability=found.probability)
@@ -271,7 +307,7 @@ class _Caller:
         model = await self.models.detector()
         if model is None or len(allowed) == 1:
             return {min(allowed): 1.0}
-        urgency = self.urgency or (Urgency.FINAL if request.final else Urgency.PARTIAL)
+        urgency = self.urgency or Urgency.of(request)
         samples = floats_of(part_of(request, span).samples)
         probabilities = await model.detect_language(samples, tenant=self.tenant, urgency=urgency)
         known = {code: probabilities.get(code, 0.0) for code in allowed}
@@ -291,14 +327,14 @@ def _has_final_words(request: DecodeRequest, span: tuple[int, int]) -> bool:
 
 
 def _is_doubtful(
-    request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None, heard: RecognitionResult
+    request: DecodeRequest, span: tuple[int, int], found: Choice, neighbour: str | None, answer: RecognitionResult
 ) -> bool:
     """Return whether an utterance keeps its neighbours' language: it has no likely words in either.
 
-    *found* was compared with the neighbours' language, and *heard* has the surer words. Short ones need SURE ones.
+    *found* was compared with the neighbours' language, and *answer* has the surer words. Short ones need SURE ones.
     """
     least = SURE if request.speech_between(*span) < SHORTEST else LIKELY
-    return found.rival is not None and found.rival == neighbour and surety(heard.words) < least
+    return found.rival is not None and found.rival == neighbour and surety(answer.words) < least
 
 
 def _choose(
@@ -411,3 +447,37 @@ def merge_answers(
     spoken = [word.language for word in words]
     main = max(answers.values(), key=lambda answer: spoken.count(answer.language))
     return replace(main, words=tuple(words))
+
+
+def without_untested(probabilities: Mapping[str, float]) -> dict[str, float]:
+    """Return the probabilities of the languages that may be found, or of all if no other ones are left."""
+    least = CERTAIN * sum(probabilities.values())
+    known = {code: one for code, one in probabilities.items() if code not in UNTESTED or one >= least}
+    return known or dict(probabilities)
+
+
+def choose_language(probabilities: Mapping[str, float], *, neighbour: str | None, speech_s: float) -> Choice:
+    """Return the language of an utterance, one of *probabilities*, which has those that may be found.
+
+    *neighbour* is the one around it or before it; None: there is none.
+    """
+    every = sum(probabilities.values())
+    shares = {code: one / every if every else 1 / len(probabilities) for code, one in probabilities.items()}
+
+    def choice(language: str, rival: str | None = None) -> Choice:
+        found = probabilities[language]
+        return Choice(language, round(found, 3), rival, round(every - found, 3))
+
+    language, share = likeliest(shares)
+    certain = share >= CERTAIN and language not in UNTESTED
+    if certain and (speech_s >= MIN_SPEECH_S or neighbour is None or neighbour not in shares):
+        return choice(language)
+    if neighbour is not None and neighbour in shares and neighbour != language:
+        theirs = shares[neighbour]
+        if not certain and (speech_s < MIN_SPEECH_S or theirs * PRIOR >= share):
+            return choice(neighbour)
+        return choice(language, neighbour)
+    others = {code: share for code, share in shares.items() if code != language}
+    next_one = likeliest(others)[0] if others else language
+    compared = neighbour is None and share < PLAIN and speech_s >= MIN_SPEECH_S and others.get(next_one, 0.0) >= RIVAL
+    return choice(language, next_one if compared else None)

@@ -110,7 +110,7 @@ class SchedulerStatistics:
     waiting: int = 0
     calls: int = 0
     failures: int = 0
-    behind_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
+    live_wait_s: float = 0.0  # the longest wait of a live window, as a moving average over the last calls
     utilisation: float = 0.0  # calls that run, as an average share of the replicas, 0..1
 
 
@@ -145,7 +145,7 @@ class CallOrder:
     def __init__(self) -> None:
         self.waiting: list[Work] = []
         self.fairness = Fairness()
-        self.behind_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
+        self.live_wait_s = 0.0  # the longest wait of a live window, as a moving average over the last calls
         self._calling: set[Work] = set()
         self._spoken_at = -math.inf  # when the last live window came
 
@@ -160,14 +160,14 @@ class CallOrder:
         """Take the work of the next call, most urgent first; none if no call may begin now. end() ends the call."""
         callable_now = [work for work in self.waiting if work.model.answers]
         if not callable_now:
-            self.behind_s = 0.0
+            self.live_wait_s = 0.0
             return ()
         first = min(callable_now, key=self._rank)
         running = (work.model.share for work in self._calling if work.model.answers)  # one that hangs uses nothing
         used = sum(running) + first.model.share - _ROUNDING
         if used > 1:
             return ()
-        self._count_behind()
+        self._count_live_wait()
         if first.urgency is Urgency.BATCH and self._people_speak and used > first.model.file_share:
             return ()
         group = self._choose(first)
@@ -227,14 +227,14 @@ class CallOrder:
         starving = starving and not any(call.urgency is Urgency.BATCH for call in self._calling)
         return (-1.0 if starving else work.urgency, self.fairness.time_used(work.tenant), work.since)
 
-    def _count_behind(self) -> None:
+    def _count_live_wait(self) -> None:
         """Update the moving average of the longest wait: a mean of all would hide load, because finals hardly wait."""
         since = [work.since for work in self.waiting if work.urgency <= Urgency.PARTIAL]
         if not since:
-            self.behind_s = 0.0
+            self.live_wait_s = 0.0
             return
-        more_s = time.monotonic() - min(since) - self.behind_s
-        self.behind_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
+        more_s = time.monotonic() - min(since) - self.live_wait_s
+        self.live_wait_s += (CALL_SMOOTHING if more_s > 0 else FORGETTING) * more_s
 
 
 class Fairness:
@@ -275,7 +275,7 @@ class Scheduler:
         """*order* is that of the other models on this machine. None: there is no other model."""
         self.engine = engine
         self._order = order or CallOrder()
-        self._longest_call_s = LONGEST_CALL_S
+        self.longest_call_s = LONGEST_CALL_S  # after which a call counts as hanging
         self._threads = ThreadPoolExecutor(engine.replicas, f"model {engine.model}")
         self._running = 0  # calls
         self._hanging = 0  # of these, those that have taken too long
@@ -321,19 +321,23 @@ class Scheduler:
 
     async def detect_language(self, samples: Samples, *, tenant: str, urgency: Urgency) -> Mapping[str, float]:
         """Return the probability of each language in *samples*. Raises EngineFailed, EngineTimeout."""
-        work = Work(self, self._detect, samples, object(), urgency, tenant, len(samples) / RATE, time.monotonic())
+
+        def detect(items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
+            return [self.engine.detect_language(one) for one in items]
+
+        work = Work(self, detect, samples, object(), urgency, tenant, len(samples) / RATE, time.monotonic())
         found: Mapping[str, float] = await self._submit(work)
         return found
 
     def admit(self, growth: float = 1.0) -> None:
         """Raise Overloaded unless the model could take *growth* times as many live windows as in the last seconds."""
-        if self._hanging or self._order.behind_s * growth > LATE_S:
+        if self._hanging or self._order.live_wait_s * growth > LATE_S:
             raise Overloaded("the recogniser is busy with the sessions it has")
 
     def statistics(self) -> SchedulerStatistics:
         waiting = sum(work.model is self for work in self._order.waiting)
-        behind_s, utilisation = self._order.behind_s, self._utilisation
-        return replace(self._numbers, waiting=waiting, behind_s=behind_s, utilisation=utilisation)
+        live_wait_s, utilisation = self._order.live_wait_s, self._utilisation
+        return replace(self._numbers, waiting=waiting, live_wait_s=live_wait_s, utilisation=utilisation)
 
     def close(self) -> None:
         """Refuse more work, and fail what waits with EngineFailed. Waits for the calls that run, unless one hangs."""
@@ -349,7 +353,7 @@ class Scheduler:
     @property
     def file_share(self) -> float:
         """The part of the machine that must be enough for all calls while people speak, if files are to be called."""
-        return self.engine.file_replicas_amid_speech * self.share
+        return self.engine.file_replicas_during_speech * self.share
 
     @property
     def answers(self) -> bool:
@@ -386,7 +390,7 @@ class Scheduler:
         self._weigh()
         self._running += 1
         loop, call = asyncio.get_running_loop(), _Call(group, time.monotonic())
-        call.late = loop.call_later(self._longest_call_s, self._note_hanging, call)
+        call.late = loop.call_later(self.longest_call_s, self._note_hanging, call)
         answering = loop.run_in_executor(self._threads, group[0].run, [work.item for work in group])
         answering.add_done_callback(partial(self._end_call, call))
 
@@ -394,7 +398,7 @@ class Scheduler:
         """Fail all that waits for this model: until the call comes back, if ever, nothing else can be asked."""
         call.hangs = True
         self._hanging += 1
-        late = EngineTimeout(f"the recogniser gave no answer in {self._longest_call_s:g} s")
+        late = EngineTimeout(f"the recogniser gave no answer in {self.longest_call_s:g} s")
         for work in call.group:
             work.fail(late)
         self._fail_waiting(late)
@@ -462,6 +466,3 @@ class Scheduler:
         """Count the time since the last call of this method in the utilisation, before calls begin or end."""
         self._numbers.utilisation = self._utilisation
         self._weighed_at = time.monotonic()
-
-    def _detect(self, items: Sequence[Samples]) -> Sequence[Mapping[str, float]]:
-        return [self.engine.detect_language(samples) for samples in items]

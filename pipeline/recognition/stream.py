@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.audio import WINDOW, Pcm, position
+from pipeline.audio import WINDOW, Pcm, Windows, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -30,19 +30,14 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.ingest.framer import Windows
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
-from pipeline.recognition.agreement import Agreement
-from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.merging import find_new_words
-from pipeline.recognition.phrases import segment_of, without_end
-from pipeline.recognition.spoken_form import may_pause
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.notes import QUIET_INPUT
+from pipeline.recognition.agreement import Agreement, find_new_words
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult, segment_of, without_end
 from pipeline.recognition.stream_options import BEGINNING, StreamCounts, StreamOptions, StreamStart
-from pipeline.recognition.stream_requests import Aim, RequestStarts, WindowRequest, end_of_frame
-from pipeline.recognition.turn_checks import TurnCheck, TurnChecks
-from pipeline.recognition.turns import ENTER, LEAVE, Turn, Turns
-from pipeline.recognition.voicing import Voicing
-from pipeline.recognition.window import AudioWindow
+from pipeline.recognition.turns import ENTER, LEAVE, Turn, TurnCheck, TurnChecks, Turns
+from pipeline.recognition.voicing import Voicing, may_pause
+from pipeline.recognition.window import Aim, AudioWindow, RequestStarts, WindowRequest, end_of_frame
 from pipeline.words import Word, without_language
 
 ATTEMPTS = 3
@@ -71,7 +66,7 @@ class StreamCore:
         self._agreement.settle(start.settled)
         self._events: list[Event] = list(options.notes)
         self._step = options.step
-        self._seen = without_language if options.language else tuple  # the language of an order is said once
+        self._seen = without_language if options.language else tuple  # a requested language is said once
         self._language = options.language or start.language  # that is known to be spoken
         self._heard = self._language  # the language of the newest answer, which may be wrong
         self._detected: tuple[int, int] | None = None  # the speech of the turn on which that language was detected
@@ -131,7 +126,7 @@ class StreamCore:
         return self._choose_ask() is not None
 
     @property
-    def behind(self) -> bool:
+    def late(self) -> bool:
         """Whether to wait for the answer to what is in flight before more audio is taken, if the sender can wait.
 
         If the caller waits, the words depend on the audio alone, and not on the speed of the sender or the engine.
@@ -178,7 +173,11 @@ class StreamCore:
 
     def turn_check_wanted(self) -> TurnCheck | None:
         """Return what to find out about the newest turn, or None. It is in flight until receive_turn_check()."""
-        return None if self._finished else self._checks.choose(self._turns.last, self._window)
+        turn, window = self._turns.last, self._window
+        if self._finished or turn is None or window.end < self._checks.next_look(turn):
+            return None
+        audio, voiced = window.samples(window.start, window.end), window.voiced(window.start, window.end, LEAVE)
+        return self._checks.begin(turn, audio, voiced, start=window.start)
 
     def receive_turn_check(self, probability: float | None) -> None:
         """Take the probability that the turn in flight is over; None if it could not be found out."""

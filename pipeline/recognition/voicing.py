@@ -1,17 +1,25 @@
-"""Corrects word times with the voice detector, and drops words that nobody spoke: in files and in live hypotheses.
+"""How long words may take, and where somebody spoke: corrects word times with the voice detector, in files and live.
 
 The word times of a model are inexact at silence. A word before a pause ends too early or reaches into the pause, even
 over it; a word after it starts too early, and the first word may have no length at the edge of the window. So no word
-reaches over a silence that the voice detector sees.
+reaches over a silence that the voice detector sees, and words that nobody spoke are dropped.
 """
 
+import re
+import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from pipeline.audio import WINDOW, position
-from pipeline.recognition.merging import spread
-from pipeline.recognition.spoken_form import longest_time, may_pause, plain
+from pipeline.languages import plain
 from pipeline.words import Word
+
+_MAX_CACHED = 4096  # words that are remembered: a live word is compared many times before it is final
+_WORD, _LETTER = position(0.4), position(0.09)  # the longest time of a word: a fixed part, and a part for each letter
+_SLOW = position(0.5)  # the longest time of what is said as a word: a figure, a sign, a spelled letter, a dot
+_SIGNS = frozenset("$£€%&@+°")  # marks that are said as words
+_SAID_DOT = re.compile(r"(?<=[^\W_]{2})[.](?=[^\W\d_]{2})")  # as in "example.com"
 
 SAID_AGAIN = position(0.1)
 """A word that is the same as the one before it has at least so much speech of its own."""
@@ -24,7 +32,6 @@ PAUSE_FRAMES = 10
 
 TRAILING_FRAMES = 6
 """The voice detector sees speech for so long after its end. A word with less before a pause is said after the pause."""
-
 
 AROUND_FRAMES = 6
 """The voice detector may miss so much at both ends of speech; the loudness of the sound shows where words end there."""
@@ -43,11 +50,12 @@ def place_in_speech(words: Sequence[Word], start: int, end: int, spans: Sequence
         after = min(len(voiced), -(-stop // WINDOW) - first + AROUND_FRAMES)
         voiced[at:after] = b"\1" * (after - at)
     placed = Voicing(first * WINDOW, bytes(voiced), extends=False).place(words)
-    again = (
-        plain(before.text) == plain(word.text) and _speech_in(word, spans) < SAID_AGAIN
-        for before, word in pairwise(placed)
-    )
-    return (*placed[:1], *(word for word, left_out in zip(placed[1:], again, strict=True) if not left_out))
+    said = placed[:1]
+    for before, word in pairwise(placed):
+        own = sum(max(0, min(word.end, last) - max(word.start, begin)) for begin, last in spans)
+        if plain(before.text) != plain(word.text) or own >= SAID_AGAIN:
+            said.append(word)
+    return tuple(said)
 
 
 class Voicing:
@@ -173,5 +181,31 @@ def _is_drawn_out(word: Word) -> bool:
     return word.end - word.start > longest_time(word.text)
 
 
-def _speech_in(word: Word, spans: Sequence[tuple[int, int]]) -> int:
-    return sum(max(0, min(word.end, end) - max(word.start, start)) for start, end in spans)
+def spread(words: Sequence[Word], start: int, end: int) -> list[Word]:
+    """Return *words* spread over start..end, with times in proportion to the lengths of their texts."""
+    total = sum(len(word.text) for word in words)
+    spread, done = [], 0
+    for word in words:
+        begin = start + (end - start) * done // total
+        done += len(word.text)
+        spread.append(word.at(begin, start + (end - start) * done // total))
+    return spread
+
+
+@lru_cache(_MAX_CACHED)
+def longest_time(text: str) -> int:
+    """Return the most samples in which the word *text* is said. Figures, signs, spelled letters and dots take long."""
+    slow = _count_spelled(text) + sum(sign in _SIGNS for sign in text) + len(_SAID_DOT.findall(text))
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)  # each is a syllable or more
+    return _WORD + _LETTER * (len(text) + wide - slow) + _SLOW * slow
+
+
+@lru_cache(_MAX_CACHED)
+def may_pause(text: str) -> bool:
+    """Return whether people pause within the word *text*, because it has several figures or spelled letters."""
+    return _count_spelled(text) > 1
+
+
+def _count_spelled(text: str) -> int:
+    """Return how many figures *text* has, and letters that are spelled: those of a word in capitals."""
+    return sum(sign.isdecimal() or (sign.isalpha() and text.isupper()) for sign in text)

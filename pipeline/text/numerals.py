@@ -14,7 +14,7 @@ from text_to_num import find_numbers
 
 from pipeline.text.figures import LEAST_ORDINAL, Reader, Token, WordRun, bare
 from pipeline.text.languages import Vocabulary
-from pipeline.text.phones import format_phone
+from pipeline.text.options import format_phone
 from pipeline.text.wording import as_one
 from pipeline.words import Word
 
@@ -376,11 +376,8 @@ def _figures(row: Sequence[Number]) -> Number | None:
 
 def _is_hundred(row: Sequence[Number]) -> bool:
     """Return whether *row* begins with a hundred and goes on with figures that are said one by one."""
-    return bool(re.fullmatch(r"[1-9]00", row[0].text)) and _count_figures(row[1:]) > 1
-
-
-def _count_figures(row: Sequence[Number]) -> int:
-    return sum(len(one.text) for one in takewhile(lambda one: one.figure, row))
+    figures = sum(len(one.text) for one in takewhile(lambda one: one.figure, row[1:]))
+    return figures > 1 and bool(re.fullmatch(r"[1-9]00", row[0].text))
 
 
 def _decimal(row: Sequence[Number]) -> Number | None:

@@ -11,8 +11,7 @@ from itertools import groupby
 
 from pipeline.text.addresses import Addresses
 from pipeline.text.figures import Reader, WordRun, bare, is_code, without_hyphens
-from pipeline.text.options import LABELS, OF_FIGURES
-from pipeline.text.phones import may_be_phone
+from pipeline.text.options import LABELS, OF_FIGURES, may_be_phone
 from pipeline.words import Word
 
 CARD_FIGURES, SSN_FIGURES = 12, 9

@@ -50,7 +50,10 @@ class TextRewriter:
     def _take(self, event: Event) -> Iterator[Event]:
         match event:
             case WordsCommitted():
-                yield from self._emit([placed for word in event.words for placed in self._add(word, event.segment)])
+                decided: list[Placed] = []
+                for word in event.words:
+                    decided += [*self._change_language(word.language), *self.stage.add(word, event.segment)]
+                yield from self._emit(decided)
             case SegmentClosed():
                 self._closing.append(event)
                 yield from self._emit(self.stage.end_segment())
@@ -73,9 +76,6 @@ class TextRewriter:
         unknown = list(self.stage.unknown_words)[self._warned :]
         self._warned += len(unknown)
         return [Warned(code, _warning(code, language)) for code, language in unknown]
-
-    def _add(self, word: Word, segment: int) -> list[Placed]:
-        return [*self._change_language(word.language), *self.stage.add(word, segment)]
 
     def _change_language(self, language: str | None) -> Sequence[Placed]:
         """Note the language of the words that follow, if it is known. Return what is decided because of it."""

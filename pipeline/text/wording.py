@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pipeline.recognition.spoken_form import plain
+from pipeline.languages import plain
 from pipeline.words import Word, join_words
 
 MAX_CACHED = 4096

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipeline.audio import Samples
+from pipeline.events import Changes
 from pipeline.translation.translator import (
     TranslationRequest,
     Translator,
@@ -19,7 +20,6 @@ from pipeline.translation.translator import (
     answer_of,
 )
 from pipeline.translation.units import Backlog, NumberedWord, Unit
-from pipeline.waking import Changes
 
 CONTEXT_PAIRS = 2
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -28,7 +28,7 @@ FAILURES = 2
 """After this many failures in a row there is an outage, and a unit that fails lets the others go first."""
 
 LATE_S = 10.0
-"""A translation that is this late is an outage too."""
+"""A translation that is this late is an outage too, unless its words were late for most of that time."""
 
 CHECK_S = 0.5
 """How often it is looked whether a translation is late."""
@@ -93,6 +93,7 @@ class Target:
     _failed_alone: set[int] = field(default_factory=set)  # of those that failed before another one was answered
     _asked: Unit | None = None
     _outage: Outage | None = None
+    _translated_to: int = 0  # the end of the last translated unit
     _ended: bool = False
     _moved_at: float = 0.0  # when the last answer came, or the words ended
     _changes: Changes = field(default_factory=Changes)
@@ -139,7 +140,7 @@ class Target:
                 if self._ended and loop.time() - self._moved_at > self.options.wait_s:
                     return
                 unit = self._asked
-                if unit is not None and self._outage is None and _lag_s(unit, loop.time()) > LATE_S:
+                if unit is not None and self._outage is None and _is_late(unit, loop.time()):
                     await self._begin_outage(unit, write)
             await working
         finally:
@@ -176,6 +177,8 @@ class Target:
                 failures, pause_s = 0, FIRST_PAUSE_S
                 await self._write(unit, text, write)
             self._asked = None
+        if self._outage is not None and self._translated_to > self._outage.since:
+            await write(Outage(self._outage.since, self._translated_to))  # late to the end, but there
         self._changes.notify()
 
     async def _translate(self, unit: Unit) -> str:
@@ -212,9 +215,10 @@ class Target:
         self._failed_alone |= self._failing - {unit.first}
         self._failing.clear()
         self.backlog.sort()
+        self._translated_to = max(self._translated_to, unit.end)
         lag_s = _lag_s(unit, now)
         await write(Translated(unit, text, lag_s if unit.words[-1].heard_at is not None else None))
-        if self._outage is not None and lag_s <= LATE_S:
+        if self._outage is not None and not _is_late(unit, now):
             outage, self._outage = Outage(self._outage.since, unit.end), None
             await write(outage)
 
@@ -227,3 +231,9 @@ def _lag_s(unit: Unit, now: float) -> float:
     """Return how long ago the end of *unit* was heard; 0 in files."""
     heard_at = unit.words[-1].heard_at
     return 0.0 if heard_at is None else now - heard_at
+
+
+def _is_late(unit: Unit, now: float) -> bool:
+    """Return whether a translation is late, and not mainly because its words were late."""
+    lag_s, final_at = _lag_s(unit, now), unit.words[-1].final_at
+    return lag_s > LATE_S and (final_at is None or 2 * (now - final_at) > lag_s)

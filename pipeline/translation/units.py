@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from pipeline.audio import position
-from pipeline.language_profiles import CLAUSE_ENDS, SENTENCE_ENDS
+from pipeline.languages import CLAUSE_ENDS, SENTENCE_ENDS
 from pipeline.words import Word, join_words
 
 MOST_WORDS = 15
@@ -28,12 +28,13 @@ PAUSE = position(0.7)
 
 @dataclass(frozen=True, slots=True)
 class NumberedWord:
-    """A final word. *number* is the one that readers know it by; *heard_at* is when its end was heard."""
+    """A final word. *number* is the one that readers know it by. Its times are on the clock of the event loop."""
 
     number: int
     word: Word
     channel: int | None = None
-    heard_at: float | None = None  # on the clock of the event loop; None in files
+    heard_at: float | None = None  # when its end was heard; None in files
+    final_at: float | None = None  # None: unknown
 
 
 @dataclass(frozen=True, slots=True)

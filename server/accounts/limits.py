@@ -1,20 +1,28 @@
-"""The numbers of limits.toml, and the arithmetic of calendar windows. Nothing here reads the clock.
+"""The numbers of limits.toml and the plans in it, calendar windows, and each client's failures within a minute.
 
 Instants are milliseconds since 1970 UTC.
 """
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
-from server.model.accounts import Plan
+from server.clock import now_ms
+from server.config import PREFIX, Config
+from server.keyed_limits import MINUTE_MS
+from server.model.accounts import Plan, WindowUse
 from server.model.errors import BadLimits
+from server.model.jobs import Job
+from server.storage.ports import RateCounter
+from server.storage.sql.accounts import AccountStore
 
+BUILT_IN = Path(__file__).parents[1] / "limits.toml"
 DAY_S = 24 * 3600
 MONTH_S = 30 * DAY_S  # what RateLimit-Policy says for a calendar month; the resets are exact
-
+MAX_REFUSED = 10_000  # clients at their limit in memory; beyond it all are dropped
 T = TypeVar("T")
 
 
@@ -121,6 +129,30 @@ class Limits:
         )
 
 
+def read_limits(config: Config) -> Limits:
+    """The limits that *config* names. Raises BadLimits with the file's name."""
+    path = config.limits_file or BUILT_IN
+    try:
+        return Limits.from_toml(path.read_text(encoding="utf-8"))
+    except (BadLimits, OSError, UnicodeDecodeError) as error:
+        raise BadLimits(f"{PREFIX}LIMITS_FILE must be a usable limits.toml, got {path}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    accounts: AccountStore
+    limits: Limits
+
+    async def of_job(self, job: Job) -> Plan:
+        """The plan of the job's account, with the account's own numbers. A deleted account has the free plan.
+
+        Raises BadLimits for a plan or a number that the limits file does not have.
+        """
+        account = await self.accounts.account(job.account)
+        name, own = ("free", {}) if account is None else (account.plan, account.limits)
+        return self.limits.plan(name, own, sandbox=job.environment == "sandbox")
+
+
 def with_overrides(plan: Plan, overrides: Mapping[str, object]) -> Plan:
     """The plan with an account's own numbers in place of the plan's. Raises BadLimits."""
     kinds = {number.name: number.type for number in fields(Plan)}
@@ -192,3 +224,33 @@ def month_of(now: int) -> Calendar:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp()) * 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Failures:
+    """Counts each client's failures within the last minute, called *what*: wrong keys by address, bad files by account.
+
+    look() costs nothing, because this process remembers the clients that it found at their limit. So each further node
+    allows a client one failure more than the limit.
+    """
+
+    what: str
+    rates: RateCounter
+    _refused: dict[str, WindowUse] = field(init=False, default_factory=dict)  # clients at their limit, until it resets
+
+    def look(self, client: str, *, limit: int) -> WindowUse:
+        """Whether this node allows *client* another failure."""
+        now = now_ms()
+        window = self._refused.get(client)
+        if window is not None and now < window.resets_at <= now + MINUTE_MS:  # unless the clock went back
+            return window
+        return WindowUse("minute", limit, 0, MINUTE_MS // 1000, now)
+
+    async def count(self, client: str, *, limit: int) -> WindowUse:
+        """Count a failure of *client* if fewer than *limit* are counted. Raises StorageError."""
+        window = await self.rates.hit(f"{self.what} of {client}", limit=limit)
+        if window.used >= limit:
+            if len(self._refused) >= MAX_REFUSED:
+                self._refused.clear()
+            self._refused[client] = replace(window, allowed=False)
+        return window

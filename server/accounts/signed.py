@@ -52,20 +52,20 @@ def check_token(keys: SigningKeys, token: str, *, job_id: str, scope: Scope, now
     """
     content = _unseal(keys, "token", token.removeprefix("st_")) if token.startswith("st_") else None
     if content is None:
-        raise Refused("invalid_token", "this is no stream token of this server")
+        raise Refused("invalid_token", "This is no stream token of this server. Make a new one.")
     its_job, its_scope, until = content.split("\n")
     after_end_s = int(until.removeprefix(AFTER_END)) if until.startswith(AFTER_END) else None
     if after_end_s is None and now_s >= int(until):
         raise token_expired()
     if its_job != job_id:
-        raise Refused("insufficient_scope", "this stream token belongs to another job")
+        raise Refused("insufficient_scope", "This stream token belongs to another job. Make one for this job.")
     if its_scope != scope and (its_scope, scope) != (Scope.EDIT, Scope.EVENTS):  # who may correct may read
-        raise WrongScope(f"this stream token is for {its_scope}, not for {scope}", needed=scope)
+        raise WrongScope(f"This stream token is for {its_scope}. Make one for {scope}.", needed=scope)
     return after_end_s
 
 
 def token_expired() -> Refused:
-    return Refused("invalid_token", "this stream token has expired")
+    return Refused("invalid_token", "This stream token has expired. Make a new one.")
 
 
 def repeatable_chance(keys: SigningKeys, request: str) -> bytes:
@@ -84,7 +84,7 @@ def make_channel_token(keys: SigningKeys, channel_id: str) -> str:
 def check_channel_token(keys: SigningKeys, token: str, *, channel_id: str) -> None:
     """Raise Refused invalid_token unless make_channel_token() made *token* for this channel."""
     if not token.startswith("ct_") or _unseal(keys, "channel", token.removeprefix("ct_")) != channel_id:
-        raise Refused("invalid_token", "this is no token of this channel")
+        raise Refused("invalid_token", "This is no token of this channel. GET /v1/channels gives its address.")
 
 
 # --- credentials in place of an API key ----------------------------------------------------------------------------
@@ -110,10 +110,10 @@ def read_credential(keys: SigningKeys, kind: str, text: str, *, now_s: float) ->
     """The hash of the API key and the text that make_credential() was given. Raises Refused invalid_token."""
     content = _unseal(keys, _PURPOSES[kind], text.removeprefix(kind))
     if content is None:
-        raise Refused("invalid_token", f"this is no {_PURPOSES[kind]} of this server")
+        raise Refused("invalid_token", f"This is no {_PURPOSES[kind]} of this server. Get a new one.")
     key_hash, expires_s, *said = content.split("\n", 2)  # older grants have no text
     if now_s >= int(expires_s):
-        raise Refused("invalid_token", f"this {_PURPOSES[kind]} has expired")
+        raise Refused("invalid_token", f"This {_PURPOSES[kind]} has expired. Get a new one.")
     return bytes.fromhex(key_hash), "".join(said)
 
 
@@ -130,11 +130,13 @@ def check_link(keys: SigningKeys, path: str, *, exp: str, kid: str, sig: str, no
     """Raise Refused invalid_signature or url_expired unless link_query() made these for *path* and they are valid."""
     secret = keys.secrets.get(kid)
     if secret is None or not hmac.compare_digest(_bytes(_link_signature(secret, path, exp)), _bytes(sig)):
-        raise Refused("invalid_signature", "the signature of this link does not match")
+        raise Refused(
+            "invalid_signature", "The signature of this link does not match. The job's record gives a new one."
+        )
     if _EXPIRY.fullmatch(exp) is None:
-        raise Refused("invalid_signature", "this link names no time")
+        raise Refused("invalid_signature", "This link names no time. The job's record gives a new one.")
     if now_s >= int(exp):
-        raise Refused("url_expired", "this link has expired")
+        raise Refused("url_expired", "This link has expired. The job's record gives a new one.")
 
 
 def _link_signature(secret: bytes, path: str, exp: str) -> str:
@@ -153,7 +155,7 @@ def read_cursor(keys: SigningKeys, cursor: str, *, owner: str) -> tuple[int, str
     """The (created_at, job_id) that make_cursor() was given for this owner. Raises Refused invalid_cursor."""
     content = _unseal(keys, f"cursor of {owner}", cursor)
     if content is None:
-        raise Refused("invalid_cursor", "this cursor was not given out for this list")
+        raise Refused("invalid_cursor", "This cursor was not given out for this list. Begin with the first page.")
     created_at, job_id = content.split("\n")
     return int(created_at), job_id
 

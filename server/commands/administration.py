@@ -8,14 +8,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from server.accounts.issuing import issue_key, open_account
-from server.accounts.plans import read_limits
-from server.clock import now_ms
+from server.accounts.keys import issue_key, open_account
+from server.accounts.limits import read_limits
+from server.clock import iso, iso_or_none, now_ms
 from server.commands.opening import node_name, open_storage
 from server.config import Config, ConfigError
 from server.model import bounds
 from server.model.errors import BadLimits, TooManyKeys
-from server.model.instants import iso, iso_or_none
 from server.routes.accounts import new_key
 from server.storage.sql.storage import Storage
 

@@ -21,16 +21,15 @@ from rich.table import Table
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
-from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
+from pipeline.ingest.container import missing_demuxers
+from pipeline.ingest.input_formats import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.part import missing_demuxers
-from pipeline.recognition import turn_end
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import find_models
-from pipeline.recognition.engines.whisper.fitting import bundled_speech
+from pipeline.recognition.engines.whisper.windows import bundled_speech
 from pipeline.speakers.options import INSTALL
-from pipeline.weights import INSTALLED, SEGMENTATION
+from pipeline.weights import INSTALLED, SEGMENTATION, TURN_ENDS
 from server.capacity import MAX_BUSY, busy_share, measure, sessions_of_one_core, write
 from server.commands.connection import add_settings
 from server.commands.models import pull_hint, speaker_summary
@@ -40,7 +39,7 @@ from server.config import Config
 from server.engines import load_speaker_models, open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import make_private
 
 MIN_FREE_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 30
@@ -176,10 +175,10 @@ def _speakers(_config: Config) -> Finding:
 
 def _turn_ends(_config: Config) -> Finding:
     """Check that the model for the ends of turns is unchanged. A server works without it."""
-    if not turn_end.WEIGHTS.installed:
-        return Finding(f"by silence alone: {turn_end.INSTALL}")
-    if turn_end.WEIGHTS.damaged:
-        return Finding(f"{turn_end.WEIGHTS.file} is damaged: {turn_end.INSTALL}", well=False)
+    if not TURN_ENDS.installed:
+        return Finding(f"by silence alone: {TURN_ENDS.install}")
+    if TURN_ENDS.damaged:
+        return Finding(f"{TURN_ENDS.file} is damaged: {TURN_ENDS.install}", well=False)
     return Finding("by silence or by what was said; the model is as published")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from pipeline.ingest.inspection import Inspection, inspect
+from pipeline.ingest.input_formats import Track
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.tracks import Track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.track_choice import Inspection, inspect
+from pipeline.ingest.vad import Vad
 from server.config import Config, FileProblem
 from server.logs import configure
 
@@ -19,7 +19,7 @@ SPEECH = {True: "somebody speaks", False: "nobody speaks", None: "cannot be deco
 
 def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
-        "inspect", help="say what would be heard of a file: tracks, channels, length, level"
+        "inspect", help="show a file's tracks, channels, length and level, and what would be left out"
     )
     parser.add_argument("file", metavar="FILE", help="an audio or video file")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -32,7 +32,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     if not path.is_file():
         raise FileProblem(path, "there is no such file")
     with Isolation() as isolation:
-        found = inspect(isolation, path, VoiceDetector())
+        found = inspect(isolation, path, Vad())
     if given.json:
         sys.stdout.buffer.write(orjson.dumps(as_json(path, found), option=orjson.OPT_INDENT_2) + b"\n")
     else:
@@ -99,10 +99,10 @@ def as_text(path: Path, found: Inspection) -> list[str]:
         facts += ["default"] * track.default + ["commentary or description"] * track.aside
         facts += [SPEECH[found.speech[track.number]]]
         mark = "→" if is_heard else " "
-        lines.append(f"{mark} track {track.name}: {', '.join(filter(None, facts))}{', is heard' * is_heard}")
+        lines.append(f"{mark} track {track.name}: {', '.join(filter(None, facts))}{', is transcribed' * is_heard}")
     for one in found.channels:
         same = "" if one.copy_of is None else f", the same as channel {one.copy_of}"
-        heard = ", is heard while somebody speaks there" if one.number == found.focus else ""
+        heard = ", is used while somebody speaks there" if one.number == found.focus else ""
         lines.append(f"    channel {one.number}: loudest {one.loudest_db:.0f} dBFS{same}{heard}")
     return [*lines, *(f"! {note.partition(': ')[2] or note}" for note in found.notes)]
 

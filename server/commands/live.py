@@ -22,19 +22,17 @@ from rich.text import Text
 
 from pipeline.audio import RATE, Samples
 from pipeline.batch import on_thread
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import Encoding
+from pipeline.ingest.input_formats import SEPARATE, DecodeLimits, Encoding, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import SEPARATE, TrackChoice
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.track_choice import chosen_track
+from pipeline.ingest.vad import Vad
 from server.client import Client, LiveStream
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.request_options import add_options, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
-from server.jobs import order_members as declared
-from server.jobs.orders import parse_live_order
 from server.model.orders import CONTAINER
+from server.parsing import declared
+from server.parsing.orders import parse_live_order
 
 PACKET = RATE // 10
 ENCODING: Encoding = "pcm_f32le"
@@ -184,7 +182,7 @@ async def _converse(
             await sending
         record = await client.complete(stream.job_id)
         if changed:
-            print("\nNow that all is heard, the speakers are:\n")
+            print("\nAt the end the speakers are:\n")
             print((await client.output(record, "txt")).decode(), end="")
 
 
@@ -209,7 +207,7 @@ async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
     began, sent = clock.time(), 0
     with (
         Isolation() as isolation,
-        chosen_track(isolation, path, DecodeLimits(), VoiceDetector(), track=track) as heard,
+        chosen_track(isolation, path, DecodeLimits(), Vad(), track=track) as heard,
         ThreadPoolExecutor(1) as threads,
     ):
         for note in heard.choice.notes:

@@ -15,9 +15,9 @@ from rich.table import Table
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import SCRIPTED
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.found import AUTO
-from pipeline.recognition.engines.hub import ReportProgress
+from pipeline.recognition.engines.models import ReportProgress
 from pipeline.recognition.engines.whisper.loading import choose_names
+from pipeline.recognition.model_set import AUTO
 from pipeline.speakers.options import INSTALL
 from pipeline.weights import PUBLISHED, SEGMENTATION
 from server.config import PREFIX, Config
@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
     ways.add_parser("list", help="what there is, what is on this machine, what is used (default)").set_defaults(
         run=show
     )
-    pulling = ways.add_parser("pull", help="download a model; it hears first from the server's next start on")
+    pulling = ways.add_parser("pull", help="download a model, which the server uses from its next start on")
     pulling.add_argument("name", metavar="NAME", help="a name of the list, or owner/name of Hugging Face")
     pulling.set_defaults(run=pull)
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline.language_names import language_codes
+from pipeline.languages import language_codes
 from server.config import ConfigError
-from server.jobs import order_members as declared
-from server.jobs.known_speakers import KNOWN_SPEAKERS, NAMES, REFERENCES
-from server.jobs.members import Member, boolean
-from server.jobs.orders import ParsedRequest
-from server.jobs.spoken import LANGUAGE, LANGUAGES
-from server.jobs.text_members import PHONE_REGION, REDACT, REPLACE, SEARCH
 from server.model.errors import Refused
 from server.model.offers import ANY_MODEL, ANY_TARGET, Offer
+from server.parsing import declared
+from server.parsing.declared import KNOWN_SPEAKERS, NAMES, REFERENCES
+from server.parsing.members import Member, boolean
+from server.parsing.orders import ParsedRequest
+from server.parsing.text import LANGUAGE, LANGUAGES, PHONE_REGION, REDACT, REPLACE, SEARCH
 
 Given: TypeAlias = dict[str, Any]
 """The members of a request that the command line names, as in JSON."""

@@ -30,11 +30,11 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.language_names import ENGLISH, language_named
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.languages import ENGLISH, language_named
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.client import Client, ServiceError
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.recordings import (
     PIPE,
@@ -50,12 +50,11 @@ from server.commands.recordings import (
 from server.commands.request_options import Given, add_options, comma_list, members_given, parse_with, without
 from server.config import Config, ConfigError, FileProblem
 from server.engines import ServedModels, open_engines
-from server.jobs import order_members as declared
-from server.jobs.orders import parse_order
 from server.logs import configure
 from server.model.ids import CHANCE_BYTES, Prefix, new_id
-from server.model.instants import iso
 from server.model.orders import Order
+from server.parsing import declared
+from server.parsing.orders import parse_order
 
 MAX_AT_ONCE = 16  # a server lets an account follow 20 files at a time
 CANCEL_S = 5.0  # how long Ctrl-C waits for a server
@@ -64,7 +63,6 @@ FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
 """What may fail for one recording while the others go on."""
 
 ADVICE = {
-    "unsupported_audio_format": "Convert it, for example with `ffmpeg -i FILE talk.flac`.",
     "invalid_audio": "Copy or record it again.",
     "empty_file": "Copy or record it again.",
     "quota_exceeded": "`--key` takes a key with a larger plan.",
@@ -91,7 +89,7 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "transcribe",
         help="transcribe recordings, one or many",
-        epilog="What is done already, by content and options, is skipped, so that a run that was broken off goes on. "
+        epilog="What is already done, by content and options, is skipped, so an interrupted run continues. "
         "Exit status: 0 all is done, 1 some failed, 2 a wrong option or file.",
     )
     parser.add_argument(

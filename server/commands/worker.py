@@ -7,19 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipeline.ingest.seccomp import close_memory
-from server.accounts.limits import Limits
-from server.accounts.plans import read_limits
+from server.accounts.limits import Limits, read_limits
 from server.commands.opening import node_name, open_storage
-from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
-from server.engines import open_engines
-from server.idle_models import unload_idle
+from server.engines import open_engines, publish_offer, unload_idle
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.offering import publish_offer
-from server.worker_process import build_workers, chores_of, limit_decoders, open_egress
+from server.worker_process import build_workers, chores_of, limit_decoders, open_egress, stop_signals
 
 
 def add(commands: Any) -> None:

@@ -14,18 +14,14 @@ import orjson
 
 from pipeline.batch import Batch
 from pipeline.errors import UnknownTrack, UnusableReference
-from pipeline.recognition.latency import BALANCED
-from server.accounts.issuing import fresh_id
+from pipeline.recognition.stream_options import BALANCED
+from server.accounts.keys import fresh_id
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.egress.guard import Egress
 from server.egress.targets import TargetNotAllowed
-from server.jobs.known_speakers import REFERENCES
-from server.jobs.order_members import TRACK
-from server.jobs.orders import ParsedRequest, with_latency, with_plan_targets, with_retention
-from server.jobs.probing import Prober
-from server.jobs.sandbox import delay_of
-from server.jobs.voices import keep_known_recordings, voices_key
+from server.jobs.attempts import delay_of
+from server.jobs.probing import Prober, keep_known_recordings, voices_key
 from server.keyed_limits import KeyedTurns, NoTurn
 from server.model.accounts import TRANSLATED_CHARACTERS, Customer, Quota
 from server.model.errors import (
@@ -38,12 +34,13 @@ from server.model.errors import (
     invalid_member,
 )
 from server.model.ids import Prefix
-from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Submitted
+from server.model.jobs import UNANSWERED_KEPT_MS, IdempotencyKey, NewJob, Received, Submitted
 from server.model.offers import Offer
 from server.model.orders import Order, Source, without_defaults
-from server.model.received import Received
-from server.storage.patience import patiently
+from server.parsing.declared import REFERENCES, TRACK
+from server.parsing.orders import ParsedRequest, with_latency, with_plan_targets, with_retention
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # longest time for which the answer to a failed request waits until its key is free again

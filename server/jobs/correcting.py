@@ -38,7 +38,7 @@ from server.jobs.finishing import render_output
 from server.model.errors import FieldError, Refused, invalid
 from server.model.jobs import Job, State
 from server.storage.sql.storage import Storage
-from server.translation.corrected import CorrectedTranslations
+from server.translation.translations import CorrectedTranslations
 
 MAX_CHANGES = 1000
 MAX_TEXT = 10_000  # signs of one change
@@ -100,7 +100,7 @@ class Corrections:
         while True:
             current = await self.storage.jobs.get(job.id)
             if current is None:
-                raise Refused("job_not_found", "there is no such job")
+                raise Refused("job_not_found", "There is no such job.")
             stored = await self.storage.timelines.entries(job.id)
             past = await compute(job.account, total_bytes(stored), _read, stored)
             if not past.said or not current.order.keeps_results or current.state in (State.FAILED, State.CANCELED):

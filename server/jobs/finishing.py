@@ -15,26 +15,24 @@ from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading
 from pipeline.documents.translated import in_language, output_format, translation_objects
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
+from pipeline.ingest.notes import IDENTICAL_CHANNELS
 from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript
 from server.background import compute, total_bytes
+from server.clock import iso
 from server.jobs.leases import HeldLease
-from server.jobs.voices import voices_key
+from server.jobs.probing import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway, StorageError
-from server.model.instants import iso
-from server.model.jobs import Job, State
+from server.model.jobs import Artifact, Job, Outcome, State
 from server.model.orders import Order
-from server.model.outcomes import Artifact, Outcome
 from server.storage.ports import BlobStore
-from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
+from server.storage.sql.leases import Corrected
 from server.storage.sql.storage import Storage
-from server.translation.running import INCOMPLETE
-from server.translation.targets import translated_characters, untranslated, written_language
+from server.translation.translations import INCOMPLETE, translated_characters, untranslated, written_language
 from server.waiting import set_within
 
 AWAY_S = 2.0  # between two attempts to store something while the bucket is away

@@ -1,7 +1,8 @@
 """Writing under a lease. The worker of a file and a live session each hold a lease on their job.
 
 The holder writes nothing once the lease may have ended by its own monotonic clock, and the store refuses every write
-after another worker has taken the job.
+after another worker has taken the job. The lease of a live session can be claimed again after the database was away for
+longer than the lease lasts.
 """
 
 import time
@@ -10,14 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar, Unpack
 
 from pipeline.timeline import Entry
-from server.model.errors import OutcomeUnknown, StorageBusy
-from server.model.jobs import Job, JobError
-from server.model.leases import JobFacts, Lease, LeaseLost, Renewal, Verdict
-from server.model.outcomes import Outcome
-from server.storage.patience import patiently
+from server.model.errors import DiskFull, OutcomeUnknown, StorageBusy
+from server.model.jobs import Job, JobError, JobFacts, Lease, LeaseLost, Outcome, Renewal, Verdict
 from server.storage.sql.jobs import JobStore
+from server.storage.waiting import patiently
 
 T = TypeVar("T")
+AWAY_S = 30.0  # how long a session waits for the database; its new words are kept in memory meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,44 @@ class HeldLease:
     async def _regain(self) -> bool:
         """Claim the job again after its lease was lost, if a subclass allows that. Returns whether it succeeded."""
         return False
+
+
+class SessionLease(HeldLease):
+    """A HeldLease that is claimed again if it expired and no other process has had the job since.
+
+    If another process has had the job, LeaseLost is raised, and the session ends here. The lease waits for space on a
+    full disk as it waits for the database.
+    """
+
+    despite = (StorageBusy, DiskFull)
+
+    def __init__(self, lease: Lease, jobs: JobStore, *, worker: str, lease_s: float, requested_at: float) -> None:
+        super().__init__(lease, jobs, lease_s=lease_s, requested_at=requested_at)
+        self._worker = worker
+
+    def check(self) -> None:
+        """Raise LeaseLost when the database has been away for too long."""
+        if time.monotonic() >= self.until - self._lease_s + max(AWAY_S, self._lease_s):
+            raise LeaseLost
+
+    async def renew(self) -> Renewal:
+        answer = await super().renew()
+        return Renewal.OK if answer is Renewal.LOST and await self._regain() else answer
+
+    async def _regain(self) -> bool:
+        requested_at = time.monotonic()
+        lease = await patiently(
+            lambda: self._jobs.claim_live(self.job.id, self._worker, lease_s=self._lease_s),
+            check=self.check,
+            despite=self.despite,
+        )
+        if lease is None:
+            return False
+        if lease.epoch != self.lease.epoch + 1:  # another process had the job and may have written more words
+            await self._jobs.release(lease, delay_s=0.0, error=None, count=False)
+            return False
+        self.lease, self.until, self.last_seq = lease, requested_at + self._lease_s, lease.last_seq
+        return True
 
 
 class LeaseKeeper:

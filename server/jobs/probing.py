@@ -1,16 +1,26 @@
-"""Probes a stored recording before its job is accepted: format, length, and whether it is audio at all."""
+"""Probes a stored recording before its job is accepted: format, length, and whether it is audio at all.
+
+The recordings of known speakers are checked too, and stored until their job has ended. No embedding of them is ever
+stored; they are computed in memory.
+"""
 
 import asyncio
+import base64
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
 from pipeline.batch import Batch
 from pipeline.errors import AudioTooLong, PipelineError, UnknownTrack, UnusableReference
-from pipeline.ingest.containers import DecodeLimits, Probe
+from pipeline.ingest.input_formats import DecodeLimits, Probe
 from pipeline.ingest.isolation import Isolation
-from server.accounts.failures import Failures
+from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
+from server.accounts.limits import Failures
 from server.clock import now_ms
 from server.keyed_limits import KeyedTurns, LocalRates
 from server.model.accounts import Plan
@@ -46,7 +56,7 @@ class Prober:
         if not window.allowed:
             raise Refused(
                 "rate_limited",
-                f"{limit} files within a minute could not be decoded",
+                f"{limit} files within a minute could not be decoded. Wait before you send the next one.",
                 retry_after_s=math.ceil((window.resets_at - now_ms()) / 1000),
             )
 
@@ -96,3 +106,39 @@ class Prober:
 
 def _max_bad_files(plan: Plan) -> int:
     return max(1, plan.requests_per_minute // REQUESTS_PER_BAD_FILE)
+
+
+# --- the recordings of known speakers ----------------------------------------------------------------------------
+
+
+def speaker_options(order: Order, known: Mapping[str, NDArray[np.float32]] | None = None) -> SpeakerOptions | None:
+    """The speaker options of an order; None if it does not ask for speakers."""
+    if not order.diarize:
+        return None
+    return SpeakerOptions(most=order.max_speakers or MOST_VOICES, known=known or {})
+
+
+def voices_key(job_id: str) -> str:
+    """The prefix of the blob keys of a job's voices. The blobs are deleted with the job's audio."""
+    return f"{job_id}/voices"
+
+
+async def keep_known_recordings(job_id: str, recordings: Mapping[str, bytes], blobs: BlobStore) -> None:
+    """Store the recording of each known person, by name. Raises BlobsAway, DiskFull."""
+
+    def pack() -> bytes:
+        return orjson.dumps({name: base64.b64encode(data).decode() for name, data in recordings.items()})
+
+    packed = await asyncio.to_thread(pack)
+    async with blobs.create(f"{voices_key(job_id)}/known") as sink:
+        await sink.write(packed)
+
+
+async def known_recordings(job_id: str, blobs: BlobStore) -> dict[str, bytes]:
+    """Return what keep_known_recordings() stored. Raises BlobsAway, NoSuchBlob."""
+    packed = b"".join([piece async for piece in blobs.read(f"{voices_key(job_id)}/known")])
+
+    def unpack() -> dict[str, bytes]:
+        return {name: base64.b64decode(data) for name, data in orjson.loads(packed).items()}
+
+    return await asyncio.to_thread(unpack)

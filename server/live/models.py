@@ -4,33 +4,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.audio import position
+from pipeline.audio import Windows, position
 from pipeline.events import Warned
 from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
-from pipeline.language_names import ENGLISH
-from pipeline.live_stream import LiveStream
-from pipeline.multichannel import MultichannelStream
+from pipeline.ingest.vad import LiveVad
+from pipeline.languages import ENGLISH
+from pipeline.live_stream import LiveStream, MultichannelStream
 from pipeline.recognition.engine import SCRIPTED
-from pipeline.recognition.latency import BALANCED, with_latency
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions, StreamStart, with_turn_checks
-from pipeline.recognition.turn_checks import EAGERNESS
-from pipeline.recognition.turn_end import TurnEndDetector
-from pipeline.recognition.turns import TurnOptions
+from pipeline.recognition.stream_options import BALANCED, StreamOptions, StreamStart, with_latency, with_turn_checks
+from pipeline.recognition.turns import EAGERNESS, TurnEndDetector, TurnOptions
 from pipeline.speakers.known import learn_voices
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
-from pipeline.speakers.state import SpeakerState
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
 from server.capacity import Capacity
-from server.jobs.voices import speaker_options
+from server.jobs.probing import speaker_options
 from server.model.orders import SEMANTIC, Order
 
 UNMEASURED = "which windows suit the model {} is not known: stop the server, and `scribewire doctor --save` measures it"

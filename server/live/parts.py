@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.ingest.isolation import Isolation
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.live.models import LiveModels
 from server.metrics import Metrics
 from server.storage.sql.storage import Storage
-from server.streams.partials import Partials
-from server.translation.targets import Translation
+from server.streams.feed import Partials
+from server.translation.translations import Translators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class SessionParts:
     worker: str  # the name in their leases
     storage: Storage
     partials: Partials
-    translations: Mapping[str, Translation]  # by environment
+    translations: Mapping[str, Translators]  # by environment
     engines: Mapping[str, LiveModels]  # by environment
     isolation: Isolation
     plans: Plans

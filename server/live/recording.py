@@ -11,8 +11,8 @@ from pipeline.audio import Samples, position
 from pipeline.ingest.recording import EXTENSION, Recording
 from server.logs import log
 from server.model.errors import DiskFailed, DiskFull
+from server.model.jobs import Artifact
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact
 from server.storage.ports import BlobStore
 
 PIECE_BYTES = 256 * 1024

@@ -12,31 +12,37 @@ from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
-from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.memory import MemoryClaim
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
-from pipeline.translation.kept_audio import KeptAudio, needed_from
 from pipeline.translation.target import no_samples
+from pipeline.translation.translator import KeptAudio, needed_from
 from server.jobs.finishing import Finisher, Recognised, delete_if_gone
 from server.jobs.leases import HeldLease
 from server.live.intake import bytes_up_to, intake_of
 from server.live.models import LiveRecognition
 from server.live.parts import SessionParts
 from server.live.recording import RECORDING_FAILED, AudioRecorder, recording_key
-from server.live.reporting import Reporter
-from server.live.resuming import audio_resumes_at, redacted_spans, resumes_at
+from server.live.reporting import Reporter, audio_resumes_at, redacted_spans, resumes_at
 from server.live.speakers import SpeakerListener, SpeakerStore
 from server.logs import log
 from server.model.accounts import Plan
 from server.model.errors import Refused, StorageError
-from server.model.jobs import JobError, LiveProgress, State, returns_quota
-from server.model.leases import LeaseLost, Renewal, Verdict
+from server.model.jobs import (
+    Artifact,
+    JobError,
+    LeaseLost,
+    LiveProgress,
+    Outcome,
+    Renewal,
+    State,
+    Verdict,
+    returns_quota,
+)
 from server.model.orders import CONTAINER, LiveOptions, Source
-from server.model.outcomes import Artifact, Outcome
-from server.translation.running import UNAVAILABLE, Translations
-from server.translation.targets import Translation
+from server.translation.translations import UNAVAILABLE, Translations, Translators
 from server.waiting import racing, set_within
 
 MIN_PAUSE_S = 0.02  # between two checks of a session that is about to end
@@ -76,11 +82,11 @@ class Seat:
 
     def _check(self) -> None:
         if self.lost.is_set():
-            raise Refused("ingest_busy", "another writer has taken over")
+            raise Refused("ingest_busy", "Another writer has taken over. Only one can write to a session.")
 
 
 def finished_refusal() -> Refused:
-    return Refused("ingest_finished", "the session takes no more audio")
+    return Refused("ingest_finished", "The session takes no more audio. Make a new one.")
 
 
 class LiveSession:
@@ -97,8 +103,8 @@ class LiveSession:
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
-        part: MemoryPart | None,
-        translation: Translation,
+        part: MemoryClaim | None,
+        translation: Translators,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
@@ -144,15 +150,15 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        voice = None if self._models.vad is None else self._models.vad.detector
-        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, voice=voice)
+        vad = None if self._models.vad is None else self._models.vad.detector
+        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, vad=vad)
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False
         self._sign_of_life = self._audio_at = time.monotonic()
 
     def _make_translations(
-        self, past: Transcription, translation: Translation
+        self, past: Transcription, translation: Translators
     ) -> tuple[Translations | None, KeptAudio | None]:
         """What translates the session's words, and the audio that a translator needs which listens."""
         order = self.job.order
@@ -180,7 +186,7 @@ class LiveSession:
             raise finished_refusal()
         if self._seat is not None:
             if not self._writer_is_gone:
-                raise Refused("ingest_busy", "another writer is connected to this session")
+                raise Refused("ingest_busy", "Another writer is connected to this session. Try again when it has left.")
             self._seat.lost.set()
             self._metrics.live_takeovers.inc()
         seat = self._seat = Seat(self)
@@ -215,7 +221,8 @@ class LiveSession:
             if data:
                 self._audio_at = self._sign_of_life
         if self._intake.received_bytes > self._plan.upload_bytes:
-            self.finish(Refused("payload_too_large", f"the plan takes {self._plan.upload_bytes} bytes"))
+            most = self._plan.upload_bytes
+            self.finish(Refused("payload_too_large", f"The plan takes {most} bytes of audio. Make a new session."))
         return not self.ending
 
     def note_sign_of_life(self) -> None:
@@ -248,12 +255,12 @@ class LiveSession:
         """Why the session must end, if it has waited for too long."""
         rules = self.rules
         if not self._taking and time.monotonic() - self._audio_at >= rules.audioless_s:
-            return Refused("ingest_idle", f"no audio came for {rules.audioless_s:g} s")
+            return Refused("ingest_idle", f"No audio came for {rules.audioless_s:g} s. Make a new session.")
         if self._patience_s > 0:
             return None
         if self._seat is None:
-            return Refused("ingest_idle", f"no writer came back within {rules.writerless_s:g} s")
-        return Refused("ingest_idle", f"neither audio nor keep_alive came for {rules.idle_s:g} s")
+            return Refused("ingest_idle", f"No writer came back within {rules.writerless_s:g} s. Make a new session.")
+        return Refused("ingest_idle", f"Neither audio nor keep_alive came for {rules.idle_s:g} s. Make a new session.")
 
     @property
     def ending(self) -> bool:
@@ -332,7 +339,7 @@ class LiveSession:
         except Exception:  # noqa: BLE001  an error of one session must not end the others
             self._metrics.faults.labels("live session").inc()
             log.exception("live session broke", extra={"job": self.job.id})
-            self.ended_by = Refused("internal", "the server failed; connect again to go on")
+            self.ended_by = Refused("internal", "The server failed. Connect again to go on.")
             await self._release()
         finally:
             self._ignores_audio = True
@@ -441,7 +448,7 @@ class LiveSession:
             samples = samples[:left]
             max_s = self._plan.audio_s_per_file
             self._reporter.warn("audio_truncated", f"the audio was cut at {max_s} s, the plan's most")
-            self.finish(Refused("audio_too_long", f"the plan takes {max_s} s of audio"))
+            self.finish(Refused("audio_too_long", f"The plan takes {max_s} s of audio. Make a new session."))
         if len(samples):
             self._heard += len(samples)
             if self._kept is not None:
@@ -535,7 +542,7 @@ class LiveSession:
         """Stop because the server stops: at once with raw audio, which can continue; a container is finished first."""
         if self.options.encoding != CONTAINER:
             return Verdict.SHUTDOWN
-        self.finish(Refused("shutting_down", "the server is restarting"))
+        self.finish(Refused("shutting_down", "The server is restarting. Make a new session."))
         return None
 
     async def _check_job(self) -> Verdict | None:
@@ -549,7 +556,7 @@ class LiveSession:
     def _finish_if_due(self) -> None:
         """End the session if it is too old or has waited too long for its writer."""
         if time.monotonic() >= self._ends_at:
-            self.finish(Refused("audio_too_long", f"a session of this plan may last {self._max_s:g} s"))
+            self.finish(Refused("audio_too_long", f"This plan's sessions may last {self._max_s:g} s. Make a new one."))
         elif (why := self._overdue) is not None:
             self.finish(why)
 

@@ -11,30 +11,25 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
-from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryPart
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
+from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryClaim
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
-from pipeline.speakers.state import SpeakerState
 from pipeline.timeline import TurnEnd, turns_of, unpack
 from pipeline.transcription import Transcription
-from server.background import compute, total_bytes
-from server.faults import contain
+from server.background import compute, contain, total_bytes
 from server.jobs.finishing import Finisher, Recognised
-from server.jobs.leases import HeldLease
-from server.jobs.voices import known_recordings
+from server.jobs.leases import HeldLease, SessionLease
+from server.jobs.probing import known_recordings
 from server.live.intake import bytes_up_to
 from server.live.parts import LiveRules, SessionParts
 from server.live.recording import RECORDING_FAILED
-from server.live.reporting import known_notices
-from server.live.resuming import audio_resumes_at, resumes_at, starts
+from server.live.reporting import audio_resumes_at, known_notices, resumes_at, starts
 from server.live.session import LiveSession, finished_refusal
-from server.live.session_lease import SessionLease
 from server.live.speakers import SpeakerStore
 from server.model.errors import Refused
-from server.model.jobs import Job, LiveProgress, State
-from server.model.leases import LeaseLost, Renewal
+from server.model.jobs import Job, LeaseLost, LiveProgress, Renewal, State
 from server.model.orders import CONTAINER, SEMANTIC, Order, Source
-from server.translation.running import Translations
+from server.translation.translations import Translations
 from server.waiting import racing, set_within, until_first
 
 STALE_AT_ONCE = 20
@@ -75,9 +70,9 @@ class SessionRegistry:
         fraction of a session (LiveModels.load_of).
         """
         if self.closing or self._tasks is None:
-            raise Refused("shutting_down", "the server is restarting", retry_after_s=5)
+            raise Refused("shutting_down", "The server is restarting. Try again soon.", retry_after_s=5)
         if not self._parts.takes_writers:
-            raise self._full("this node takes no live audio")
+            raise self._full("This node takes no live audio. Send it to one with the role live.")
         engine = self._parts.engines[environment]
         now = time.monotonic()
         present = [(now - live.began, live.job) for live in self._lives.values()]
@@ -94,7 +89,8 @@ class SessionRegistry:
             return
         load = sum(engine.load_of(job.order) for _, job in present)
         if len(ages_s) + order.counted_sessions > most or (load and load + engine.load_of(order) > most):
-            raise self._full(f"this machine carries {most} live sessions, and {round(load, 2):g} are in use")
+            used = f"{round(load, 2):g} are in use"
+            raise self._full(f"This machine carries {most} live sessions, and {used}. Try again later.")
 
     def _full(self, why: str) -> Refused:
         self._parts.metrics.refused.labels("queue_full").inc()
@@ -134,11 +130,11 @@ class SessionRegistry:
         """Raise a Refused with the reason unless the session came to the end that its writer asked for."""
         job = await self._parts.storage.jobs.get(live.job.id)
         if job is None:
-            raise Refused("job_not_found", "there is no such job")
+            raise Refused("job_not_found", "There is no such job.")
         if live.ended_by is not None:
             raise live.ended_by
         if not job.terminal and (live.over.is_set() or self.closing):
-            raise Refused("shutting_down", "the server is restarting; connect again to go on", retry_after_s=5)
+            raise Refused("shutting_down", "The server is restarting. Connect again to go on.", retry_after_s=5)
 
     async def wait_for_session_end(self, account: str, *, max_s: float) -> bool:
         """Wait until one of the account's sessions that are ending has ended.
@@ -170,7 +166,7 @@ class SessionRegistry:
 
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
-            raise self._full(f"the session's speakers are told apart, which this node cannot do: {NOT_INSTALLED}")
+            raise self._full(f"This node cannot tell speakers apart: {NOT_INSTALLED}.")
         part = await self._claim_memory(job)
         try:
             return await self._begin(job, part)
@@ -179,7 +175,7 @@ class SessionRegistry:
                 part.release()
             raise
 
-    async def _claim_memory(self, job: Job) -> MemoryPart | None:
+    async def _claim_memory(self, job: Job) -> MemoryClaim | None:
         """Claim memory for the job's decoder; None if it needs none. Raises Refused queue_full after MEMORY_WAIT_S."""
         assert job.order.live is not None
         if job.order.live.encoding != CONTAINER:
@@ -190,13 +186,13 @@ class SessionRegistry:
         except DecodersBusy as error:
             raise self._full(str(error)) from None
 
-    async def _begin(self, job: Job, part: MemoryPart | None) -> LiveSession:
+    async def _begin(self, job: Job, part: MemoryClaim | None) -> LiveSession:
         held = await self._claim(job) or await self._claim_from_elsewhere(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
             if now is None or now.terminal:
                 raise finished_refusal()
-            raise Refused("ingest_busy", "the session is held elsewhere; try again soon", retry_after_s=5)
+            raise Refused("ingest_busy", "Another process has the session. Try again soon.", retry_after_s=5)
         past = await self._end_segments(held)
         assert job.order.live is not None
         # No word may follow the final speakers. The rest of a container cannot be decoded without its beginning.
@@ -209,7 +205,7 @@ class SessionRegistry:
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, past: Transcription, part: MemoryPart | None) -> LiveSession:
+    async def _session(self, held: HeldLease, past: Transcription, part: MemoryClaim | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
         session = engine.stream(job.order, tenant=job.account, starts=starts(past.place, job.order))

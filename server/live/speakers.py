@@ -10,18 +10,16 @@ import numpy as np
 
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import SpeakerState, read_state
-from pipeline.waking import Changes
+from pipeline.events import Changes
+from pipeline.speakers.live import LiveSpeakers, SpeakerState, read_state
 from pipeline.words import SpeakerTurn
-from server.faults import contain
+from server.background import contain
 from server.jobs.leases import HeldLease
-from server.jobs.voices import voices_key
+from server.jobs.probing import voices_key
 from server.logs import log
 from server.metrics import Metrics
 from server.model.errors import BlobsAway, DiskFull
-from server.model.jobs import Job
-from server.model.leases import LeaseLost
+from server.model.jobs import Job, LeaseLost
 from server.storage.ports import BlobStore
 
 REFRESHED = 10 * RATE

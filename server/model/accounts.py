@@ -1,4 +1,4 @@
-"""Accounts, their keys, plans and counted allowances. Instants are milliseconds since 1970 UTC."""
+"""Accounts, their keys, plans, channels and counted allowances. Instants are milliseconds since 1970 UTC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -158,3 +158,18 @@ class WindowUse:
         """Raise RateLimited if the request does not fit into the window."""
         if not self.allowed:
             raise RateLimited(self.name, limit=self.limit, used=self.used, resets_at=self.resets_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A permanent address at which readers find the account's newest live session with the channel's name.
+
+    It works until it is deleted; a new channel of the same name has another address.
+    """
+
+    id: str
+    account: str
+    environment: str
+    name: str
+    created_at: int  # ms since 1970 UTC
+    job: str | None = None  # the newest live session that named it; it may be deleted by now

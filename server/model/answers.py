@@ -12,8 +12,8 @@ from msgspec.structs import fields
 
 from pipeline.documents.service_v1 import Found, Paragraph, ServiceV1, Speaker, SpokenLanguage, Word
 from pipeline.recognition.engine import TASKS
+from server.clock import iso
 from server.model import bounds
-from server.model.instants import iso
 from server.model.jobs import JOB_CODES, State
 
 
@@ -445,7 +445,7 @@ class FormatList(ListBody):
 class HeardBy(Body):
     name: str
     languages: Annotated[list[str], note("All that it knows")]
-    hears: Annotated[list[str], note("Those that it hears where a request names no model")]
+    hears: Annotated[list[str], note("The languages that it transcribes if a request names no model")]
     translates: Annotated[bool, note("Into English")]
 
 

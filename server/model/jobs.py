@@ -1,16 +1,17 @@
-"""What a job is, and the only ways in which its state may change.
+"""What a job is, the only ways in which its state may change, and the leases of those who work on it.
 
 A job is accepted as QUEUED. A worker that claims it holds a lease; while the lease lasts the job is PROCESSING. A lease
 that ends without a result puts the job back (LEASE_LOST, RELEASED) until its attempts are used up; then it fails.
 COMPLETED, FAILED and CANCELED are terminal: nothing in the table begins there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pipeline.documents.archive import Query
+from pipeline.timeline import Entry
 from server.model.accounts import Quota
 from server.model.orders import Order, Source
 
@@ -234,3 +235,144 @@ JOB_CODES = (
     "internal",
 )
 """What job.error.code may say."""
+
+
+# --- leases: the right of one worker to work on a job for a while; every write of a worker names its lease ----------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on *job* until *until* (ms since 1970 UTC)."""
+
+    job: Job
+    lease_id: str
+    epoch: int
+    until: int
+    last_seq: int  # the number of the last event of the job
+
+
+class ClaimTerms(TypedDict):
+    """Arguments of JobStore.claim()."""
+
+    environments: Sequence[str]
+    unfetched: NotRequired[bool]
+    passing_over: NotRequired[Collection[str]]
+    lease_s: float
+
+
+class JobFacts(TypedDict, total=False):
+    """Arguments of JobStore.note()."""
+
+    stage: str
+    source: Source  # with its format
+    duration_s: float | None
+    blob: str  # of the fetched audio
+
+
+class Renewal(StrEnum):
+    """The answer to a renewal."""
+
+    OK = "ok"
+    LOST = "lost"  # stop; write nothing, delete nothing
+    CANCEL_REQUESTED = "cancel requested"  # finish with State.CANCELED
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The job goes back into the queue. *error* says why the attempt failed; None: it did not fail."""
+
+    reason: str  # for the log
+    delay_s: float = 0.0
+    error: JobError | None = None
+
+
+class LeaseLost(Exception):
+    """Another worker has the job, or may have it by now. Stop; write nothing, delete nothing."""
+
+
+class Verdict(StrEnum):
+    """Why work on a job must stop before it is done."""
+
+    LEASE_LOST = "lease lost"
+    CANCELED = "canceled"
+    STALLED = "stalled"
+    SHUTDOWN = "shutdown"
+
+
+# --- how a job ended, and the files that it left -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One finished output file."""
+
+    kind: str  # json | srt | vtt | txt | docx | audio
+    blob: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Result):
+    """How a job ended. It is written with its usage, outbox rows and last event in one commit."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    heard_s: float | None = None  # seconds of audio that count as used, summed over channels; None: the duration
+    translated_characters: int = 0
+    return_quota: bool = False  # True: the account gets its allowance back (canceled while queued, our own fault)
+    revision: int = 0  # of the corrections that the text has
+    again: "Callable[[], Awaitable[Outcome]] | None" = None  # makes it anew, with newer corrections
+    entries: tuple[Entry, ...] = ()  # of the timeline, before its last one
+
+
+# --- what arrived with a request that may become a job -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An uploaded file that is stored."""
+
+    blob: str
+    bytes: int
+    sha256: str | None  # None unless the request needs a fingerprint
+    filename: str | None  # the client's name for it, cleaned; only for people
+
+
+@dataclass(slots=True)
+class Received:
+    """The content of a body. Its stored files are deleted at the end of the request unless *keep* is set."""
+
+    job_id: str
+    fields: dict[str, list[object]] = field(default_factory=dict)
+    field_bytes: int = 0
+    file: StoredFile | None = None  # None: the audio is at an address, or comes later
+    begun: bool = False  # whether files may be stored, even if the body did not arrive in full
+    keep: bool = False
+
+
+# --- what was erased ---------------------------------------------------------------------------------------------
+
+
+class ErasedPart(StrEnum):
+    """The part of a job that was erased."""
+
+    JOB = "job"  # everything: record, words, events, deliveries, audio and outputs
+    OUTPUTS = "outputs"  # text, words, prompt and output files; the record stands
+
+
+class ErasureReason(StrEnum):
+    """Why a job or its outputs were erased."""
+
+    REQUESTED = "requested"  # by its owner
+    EXPIRED = "expired"  # its retention was over
+    NOT_KEPT = "not kept"  # its owner ordered that results are not kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """One line of the record of erasures, which outlives the job."""
+
+    job_id: str
+    at: int  # ms since 1970 UTC
+    what: ErasedPart
+    why: ErasureReason

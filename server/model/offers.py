@@ -133,11 +133,11 @@ class Offer:
     def refusal(self, language: str, code: str) -> str:
         """Why *language*, a name of *code*, cannot be transcribed, and what the client or the operator can do."""
         heard = "English (en) only" if self.languages == ENGLISH else self.language_summary
-        said = f"the model {self.model} hears {heard}, not {language[:100]!r}"
+        said = f"the model {self.model} knows {heard}, not {language[:100]!r}"
         if able := [model.name for model in self.unnamed if code in model.languages]:
             return f"{said}; {_instead(able)}"
         if self.engine == "whisper" and self.languages == ENGLISH:
-            return f"{said}; base hears 99 languages (scribewire {PULL})"
+            return f"{said}; base knows 99 languages (scribewire {PULL})"
         return f"{said}; GET /v1/models lists their codes" if len(self.languages) > MAX_LISTED else said
 
     def target_refusal(self, code: str) -> str | None:
@@ -154,7 +154,7 @@ class Offer:
             return None
         able = [model.name for model in self.unnamed if model.translates]
         if self.languages == ENGLISH:
-            said = f"the model {self.model} hears English only and does not translate"
+            said = f"the model {self.model} knows English only and does not translate"
             if able:
                 return f"{said}; {_instead(able)}"
             return f"{said}; scribewire {PULL} brings one that does" if self.engine == "whisper" else said

@@ -6,11 +6,9 @@ from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.translated import translated_outputs
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.tracks import AUTO, TrackChoice
-from pipeline.language_names import ENGLISH
-from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE
-from pipeline.recognition.hints import Hints, hints_for
+from pipeline.ingest.input_formats import AUTO, RawAudio, TrackChoice
+from pipeline.languages import ENGLISH
+from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Hints, hints_for
 from pipeline.text.options import NO_CHANGES, TextOptions
 
 
@@ -66,7 +64,7 @@ class Order:
     metadata: Mapping[str, str] = field(default_factory=dict)
     scenario: str | None = None  # sandbox only
     live: LiveOptions | None = None
-    translate_to: tuple[str, ...] = ()  # codes of language_names.py: what is said is translated into each of them
+    translate_to: tuple[str, ...] = ()  # codes of pipeline/languages.py: what is said is translated into each of them
     retention: str | None = None  # NOTHING, or None: as long as the plan says
     separate: bool = False  # each channel is recognised by itself, with its own speakers
     raw: RawAudio | None = None  # what a file without a header holds, as the client declares it

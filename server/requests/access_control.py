@@ -11,21 +11,19 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from server.accounts.failures import Failures
 from server.accounts.keys import MalformedKey, digest, environment_of
-from server.accounts.limits import DAY_S, MONTH_S, Limits, month_of
+from server.accounts.limits import DAY_S, MONTH_S, Failures, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
-from server.http.caller import Caller
+from server.http.addresses import address_of, check_account
 from server.http.headers import idempotency_key, limit_headers
-from server.http.operation import Auth, Operation
+from server.http.operation import Auth, Caller, Operation
 from server.http.problems import Problem
 from server.keyed_limits import RateTable
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
-from server.requests.address_counters import address_of, check_account
 from server.requests.local_owner import LocalOwner
 from server.storage.sql.storage import Storage
 
@@ -71,7 +69,7 @@ class AccessControl:
         try:
             _check_body(request, operation, caller.plan)
             if operation.endpoint.method == "POST" and (key := request.headers.get("idempotency-key")) is not None:
-                idempotency_key(key)  # a malformed key is refused even by operations that do not use it
+                caller = replace(caller, idempotency_key=idempotency_key(key))  # read even where it is not used
         except RequestError:
             _add_rate_headers(request, caller.window)
             raise
@@ -87,7 +85,7 @@ class AccessControl:
         if secret is None:
             if (owner := await self.find_owner(request)) is not None:
                 return owner
-            raise Problem("missing_credentials", "send an API key as Authorization: Bearer ...")
+            raise Problem("missing_credentials", "Send an API key as Authorization: Bearer YOUR_KEY.")
         if grants and secret.startswith(GRANT):
             key_hash, _ = read_credential(self.storage.signing_keys, GRANT, secret, now_s=now_ms() / 1000)
             return await self.identify_hash(request, key_hash)
@@ -113,7 +111,8 @@ class AccessControl:
         state["account"] = account.id
         if key.environment != environment:
             raise Problem(
-                "environment_mismatch", f"this is a {key.environment} key, and this is the {environment} address"
+                "environment_mismatch",
+                f"This is a {key.environment} key, and this is the {environment} address. Use the key's own address.",
             )
         check_account(request, account.id)
         await self._touch(key)
@@ -147,7 +146,7 @@ class AccessControl:
     async def _find_key(self, hashed: bytes) -> tuple[ApiKey, Account]:
         found = await self.storage.accounts.by_hash(hashed)
         if found is None or not _is_valid(found[0], now_ms()):
-            raise Problem("invalid_key", "this API key is unknown, revoked or expired")
+            raise Problem("invalid_key", "This API key is unknown, revoked or expired. Use another one.")
         return found
 
     def check_page(self, connection: HTTPConnection, *, signs_up: bool = False) -> None:
@@ -163,7 +162,7 @@ class AccessControl:
         if origin in (None, self.own_origin) or "*" in origins or origin in origins:
             return
         if not _is_own(origin, connection.headers.get("host")):
-            raise Problem("origin_not_allowed", "pages of this origin may not use this server")
+            raise Problem("origin_not_allowed", "Pages of this origin may not use this server. See CORS_ORIGINS.")
 
     async def limit_headers(self, caller: Caller, refusal: Exception | None) -> Mapping[str, str]:
         """The RateLimit headers of an answer to *caller*; none if its requests are not counted."""
@@ -271,17 +270,19 @@ def _check_body(request: Request, operation: Operation, plan: Plan | None) -> No
         limit = most if operation.max_body is not None else most - FORM_OVERHEAD
         raise Problem(
             "payload_too_large",
-            f"the body may have at most {limit} bytes",
+            f"The body may have at most {limit} bytes.",
             headers={"Connection": "close"},
             members={"limit": limit, "actual": int(declared)},
         )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", ""):
-        raise Problem("unsupported_encoding", "send the body as it is", headers={"Accept-Encoding": "identity"})
+        raise Problem(
+            "unsupported_encoding", "Send the body without Content-Encoding.", headers={"Accept-Encoding": "identity"}
+        )
     given = request.headers.get("content-type")
     if given is None and not operation.body_required:
         return
     media_type = (given or "").partition(";")[0].strip().lower()
     if media_type not in operation.media_types:
         accepted = ", ".join(operation.media_types)
-        raise Problem("unsupported_media_type", f"this takes {accepted}", headers={"Accept": accepted})
+        raise Problem("unsupported_media_type", f"Send {accepted}.", headers={"Accept": accepted})

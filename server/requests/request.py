@@ -1,28 +1,92 @@
-"""Reads from a request what several handlers need: the job that its path names, and the parameters of its query."""
+"""What the handlers of routes and dialects share: the parts of the server, the request's body, job and query."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import ClassVar
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
+from server.accounts.keys import fresh_id
+from server.accounts.limits import Limits
 from server.accounts.signed import Scope, check_token, token_expired
-from server.clock import now_ms
-from server.http.caller import Caller
-from server.http.headers import idempotency_key
-from server.http.operation import Parameter
-from server.jobs.erasing import Eraser
-from server.jobs.orders import MAX_WARNINGS
+from server.clock import now_ms, parse_iso
+from server.config import Config
+from server.http.addresses import check_account
+from server.http.bodies import Uploads
+from server.http.operation import Caller, Operation, Parameter
+from server.http.problems import UNDECODABLE, Problem
+from server.jobs.acceptance import Acceptance
+from server.jobs.housekeeping import Eraser
+from server.live.session_registry import SessionRegistry
+from server.metrics import Metrics
+from server.model.accounts import SigningKeys
 from server.model.errors import Refused, invalid_member
-from server.model.instants import parse_iso
-from server.model.jobs import IdempotencyKey, Job
-from server.records.links import MAX_TTL_S
-from server.requests.address_counters import check_account
-from server.requests.parts import RouteParts
+from server.model.ids import Prefix
+from server.model.jobs import IdempotencyKey, Job, Received, Submitted
+from server.model.offers import Offer
+from server.parsing.declared import REFERENCES
+from server.parsing.orders import MAX_WARNINGS, ParsedRequest
+from server.records.records import MAX_TTL_S, Links, Records
+from server.requests.access_control import AccessControl
+from server.requests.limits import StreamLimits
 from server.storage.sql.jobs import JobStore
-from server.streams.rendering import ORIGINAL, Languages
+from server.storage.sql.storage import Storage
+from server.streams.feed import ORIGINAL, Languages
+from server.streams.following import Following
+from server.waiting import racing
+from server.webhooks.sender import WebhookSender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteParts:
+    """All parts that a handler may need. app.py makes it once. *closing* is set when the server stops."""
+
+    config: Config
+    limits: Limits
+    storage: Storage
+    offers: Mapping[str, Offer]  # by environment: what clients may ask of the model
+    metrics: Metrics
+    closing: asyncio.Event
+    access: AccessControl
+    stream_limits: StreamLimits
+    uploads: Uploads
+    acceptance: Acceptance
+    session_registry: SessionRegistry
+    following: Following
+    records: Records
+    links: Links
+    eraser: Eraser
+    webhook_sender: WebhookSender
+
+    @property
+    def jobs(self) -> JobStore:
+        return self.storage.jobs
+
+    @property
+    def keys(self) -> SigningKeys:
+        return self.storage.signing_keys
+
+
+@dataclass(frozen=True, slots=True)
+class RouteGroup(ABC):
+    """A group of handlers and their operations, which /openapi.json lists under *tag*."""
+
+    parts: RouteParts
+    tag: ClassVar[str]
+
+    @abstractmethod
+    def operations(self) -> list[Operation]:
+        """The operations. One that belongs to another group's tag names that tag itself."""
+
 
 JOB_POLL_S = 2  # the Retry-After of a job that has not ended
 JOB = {"$ref": "#/components/schemas/Job"}
@@ -38,7 +102,6 @@ URL_TTL = Parameter(
     {"type": "integer", "minimum": 1, "maximum": MAX_TTL_S},
     "Seconds for which the download links hold",
 )
-
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     "header",
@@ -54,17 +117,18 @@ ACCEPTING_CODES = (
     "disk_full",
 )
 """Error codes of every operation that makes a job."""
+FILE_CODES = (*ACCEPTING_CODES, "invalid_multipart", "audio_too_long", "missing_input", "empty_file", *UNDECODABLE)
+"""Error codes of every operation that makes a job from a file."""
 READER_CODES = ("invalid_token", "insufficient_scope")
 """Error codes of every operation that calls admit_reader()."""
 
 
-def idempotency_key_of(request: Request, caller: Caller) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, without a fingerprint. Raises Refused invalid_idempotency_key."""
-    header = request.headers.get("idempotency-key")
-    if header is None:
+def idempotency_key_of(request: Request, caller: Caller, owner: Caller | None = None) -> IdempotencyKey | None:
+    """The request's Idempotency-Key for the account of *owner*, else of *caller*; without a fingerprint."""
+    if caller.idempotency_key is None:
         return None
-    path: str = request.scope["path"]
-    return IdempotencyKey(account=caller.account_id, path=f"{caller.environment} {path}", key=idempotency_key(header))
+    owner, path = owner or caller, request.scope["path"]
+    return IdempotencyKey(account=owner.account_id, path=f"{owner.environment} {path}", key=caller.idempotency_key)
 
 
 def misplaced_members(request: Request) -> tuple[Mapping[str, str], ...]:
@@ -80,6 +144,49 @@ def misplaced_members(request: Request) -> tuple[Mapping[str, str], ...]:
     return tuple({"code": "ignored_parameter", "param": name[:100], "message": text} for name in misplaced)
 
 
+@dataclass(frozen=True, slots=True)
+class UploadBody:
+    """A body that has arrived. Its members are still to be parsed."""
+
+    received: Received
+    acceptance: Acceptance
+    caller: Caller
+    key: IdempotencyKey | None
+    warnings: tuple[Mapping[str, str], ...] = ()
+
+    async def accept(self, parsed: ParsedRequest) -> Submitted:
+        """Make the job. Raises what Acceptance.accept() raises."""
+        parsed = replace(parsed, warnings=(*parsed.warnings, *self.warnings))
+        return await self.acceptance.accept(self.caller.customer, parsed, self.received, self.key)
+
+
+@asynccontextmanager
+async def receive_upload(
+    parts: RouteParts, request: Request, caller: Caller, *, raw: bool = False
+) -> AsyncIterator[UploadBody]:
+    """Receive the body. While the block lasts, the caller has one of its places and its Idempotency-Key is reserved.
+
+    With *raw* the body is the audio itself, unless it is JSON. A stored file is deleted after the block, unless it
+    became a job's. Raises what Acceptance.open_upload() and Uploads.read_body() raise.
+    """
+    if parts.closing.is_set():
+        raise Problem("shutting_down", "The server is restarting. Try again soon.", headers={"Retry-After": "5"})
+    warnings = () if raw else misplaced_members(request)
+    customer, key = caller.customer, idempotency_key_of(request, caller)
+    async with (
+        parts.acceptance.open_upload(customer, key),
+        parts.uploads.read_body(
+            request,
+            job_id=fresh_id(Prefix.JOB),
+            most=customer.plan.upload_bytes,
+            hashed=raw or key is not None,
+            raw=raw,
+            large=frozenset({REFERENCES.name}),
+        ) as received,
+    ):
+        yield UploadBody(received, parts.acceptance, caller, key, warnings)
+
+
 # --- the job -----------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +195,18 @@ async def own_job(jobs: JobStore, caller: Caller, job_id: str) -> Job:
     job = await jobs.get(job_id)
     if job is None or job.account != caller.account_id or job.environment != caller.environment:
         raise no_such_job()
+    return job
+
+
+async def wait_for_end(job: Job, jobs: JobStore, closing: asyncio.Event, *, wait_s: float) -> Job:
+    """The job when it has ended; as it is, after *wait_s* seconds or when the server stops."""
+    until = time.monotonic() + wait_s
+    while not job.terminal and not closing.is_set() and (left_s := until - time.monotonic()) > 0:
+        async with racing(jobs.wait_for_change(job, timeout_s=left_s), closing.wait()) as (change, _):
+            now: Job | None = change.result() if change.done() else job
+        if now is None:
+            return job  # deleted meanwhile
+        job = now
     return job
 
 
@@ -105,19 +224,30 @@ class _ResultDelivery(Response):
             await super().__call__(scope, receive, send)
 
 
-async def deliver_results(
-    answer: Response, request: Request, job: Job, parts: RouteParts, *, asked_at: int
+async def answer_when_over(
+    request: Request, job: Job, parts: RouteParts, make: Callable[[Job, int], Awaitable[Response]], *, wait_s: float = 0
 ) -> Response:
-    """Return *answer*. When it was sent, the results of *job* count as delivered, if they are not kept.
+    """Wait for the end of *job*, up to *wait_s* seconds, and return the answer that *make* makes of it.
 
-    *asked_at* is the time of the request (ms since 1970 UTC). If the client has left, nothing counts as delivered.
+    *make* also gets the time of the request (ms since 1970 UTC). When an answer with results was sent, they count as
+    delivered, if they are not kept. If the client has left, nothing counts as delivered.
     """
-    gives = job.erased_after_delivery and job.shows_results(asked_at) and request.method != "HEAD"
-    return _ResultDelivery(answer, job.id, parts.eraser) if gives and not await request.is_disconnected() else answer
+    if await parts.eraser.settle(job.id):
+        job = await parts.jobs.get(job.id) or job
+    asked_at = now_ms()
+    with parts.eraser.holding(job.id):
+        job = await wait_for_end(job, parts.jobs, parts.closing, wait_s=wait_s)
+        answer = await make(job, asked_at)
+    given = (
+        job.erased_after_delivery and job.shows_results(asked_at) and answer.status_code < HTTPStatus.MULTIPLE_CHOICES
+    )
+    if not given or request.method == "HEAD" or await request.is_disconnected():
+        return answer
+    return _ResultDelivery(answer, job.id, parts.eraser)
 
 
 def no_such_job() -> Refused:
-    return Refused("job_not_found", "there is no such job")
+    return Refused("job_not_found", "There is no such job.")
 
 
 async def admit_reader(connection: HTTPConnection, scope: Scope, parts: RouteParts) -> Job:
@@ -143,7 +273,7 @@ async def live_job(connection: HTTPConnection, parts: RouteParts) -> Job:
     """The live job of the path, for its owner's key or for a token with the scope ingest. Raises Refused."""
     job = await admit_reader(connection, Scope.INGEST, parts)
     if job.order.live is None:
-        raise Refused("not_found", "this job is no live session")
+        raise Refused("not_found", "This job is no live session.")
     return job
 
 

@@ -8,25 +8,22 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.addresses import anonymous_subject
-from server.accounts.issuing import Issued, issue_key, issue_webhook_secret, open_account
+from server.accounts.keys import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, day_of, month_of
 from server.accounts.signed import Scope, make_token, repeatable_chance
-from server.clock import now_ms
+from server.clock import iso, iso_or_none, now_ms
+from server.http.addresses import anonymous_subject
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
-from server.jobs.members import members_of, one_of, string, text_up_to, whole_in
 from server.model import answers, bounds
 from server.model.accounts import SIGNUP_PLAN, TRANSLATED_CHARACTERS, Account, ApiKey, Quota
 from server.model.errors import IdempotencyReused
-from server.model.instants import iso, iso_or_none
 from server.model.jobs import IdempotencyKey
+from server.parsing.members import members_of, one_of, string, text_up_to, whole_in
 from server.requests.access_control import bearer
-from server.requests.parts import RouteGroup
-from server.requests.request import IDEMPOTENCY_KEY, idempotency_key_of, own_job
+from server.requests.request import IDEMPOTENCY_KEY, RouteGroup, idempotency_key_of, own_job
 from server.routes.estimates import estimates_of
 
 MAX_BODY = 10_000
@@ -129,7 +126,7 @@ class Accounts(RouteGroup):
             account = owner.require_account()[0]
             if owner.environment == "sandbox" != wanted["environment"]:
                 raise Problem("environment_mismatch", "a sandbox key makes sandbox keys only")
-            return await self._add_key(account, wanted, idempotency_key_of(request, owner))
+            return await self._add_key(account, wanted, idempotency_key_of(request, caller, owner))
         await self._count_signup(caller)
         account, issued = await open_account(self.parts.storage.accounts, plan=SIGNUP_PLAN, **wanted)
         secret = account.webhook_secret_of(wanted["environment"]).current

@@ -8,20 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.accounts.signed import Scope, make_cursor, make_token, read_cursor
-from server.clock import now_ms
+from server.clock import iso, now_ms
 from server.http.bodies import JSON, body_of, json_object, parse_json
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.jobs.correcting import Corrections
-from server.jobs.members import members_of, whole_in
 from server.model import answers
-from server.model.instants import iso
+from server.model.events import change_object
 from server.model.jobs import Job, State
-from server.model.public_events import change_object
-from server.requests.parts import RouteGroup
-from server.requests.request import READER_CODES, admit_reader, own_job, query_number, query_switch
+from server.parsing.members import members_of, whole_in
+from server.requests.request import READER_CODES, RouteGroup, admit_reader, own_job, query_number, query_switch
 
 MAX_BODY = 2_000_000
 MAX_LINK_BODY = 10_000

@@ -13,33 +13,29 @@ from starlette.responses import Response
 from pipeline.documents.archive import Query
 from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
-from pipeline.language_names import language_named, unknown_language
+from pipeline.languages import language_named, unknown_language
 from server.accounts.signed import Scope, make_cursor, read_cursor
-from server.clock import now_ms
-from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte_range, none_match, range_still_holds
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
 from server.jobs.correcting import Corrections
 from server.model import answers
 from server.model.accounts import SigningKeys
 from server.model.bounds import MAX_METADATA_KEYS
-from server.model.erasures import ErasureReason
 from server.model.errors import invalid_member
-from server.model.jobs import Job, JobFilter, State
+from server.model.jobs import Artifact, ErasureReason, Job, JobFilter, State
 from server.model.orders import AUDIO
-from server.model.outcomes import Artifact
-from server.records.links import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
-from server.requests.parts import RouteGroup
+from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, link_expiry
 from server.requests.request import (
     JOB,
     JOB_POLL_S,
     READER_CODES,
     URL_TTL,
     WAIT,
+    RouteGroup,
     admit_reader,
-    deliver_results,
+    answer_when_over,
     no_such_job,
     own_job,
     query_choice,
@@ -153,21 +149,18 @@ class Jobs(RouteGroup):
     async def get(self, request: Request, caller: Caller) -> Response:
         wait_s = query_seconds(request, "wait", most=self.parts.config.wait_max) or 0
         ttl_s = query_number(request, "url_ttl", least=1, most=MAX_TTL_S) or DOWNLOAD_TTL_S
-        await self.parts.eraser.settle(request.path_params["job_id"])
-        asked_at = now_ms()
-        job = await self.mine(request, caller)
         expires_s = link_expiry(ttl_s)
-        with self.parts.eraser.holding(job.id):
-            job = await self.parts.waiter.wait_for_end(job, wait_s=wait_s)
+
+        async def answer(job: Job, asked_at: int) -> Response:
             record = await self.parts.records.full(job, ttl_s=ttl_s, asked_at=asked_at)
-        headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
-        if not job.terminal:
-            headers["Retry-After"] = str(JOB_POLL_S)
-        if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
-            return Response(status_code=304, headers=headers)
-        return await deliver_results(
-            json_response(record, headers=headers), request, job, self.parts, asked_at=asked_at
-        )
+            headers = {"ETag": _etag(job, record.live or None, ttl_s=ttl_s, expires_s=expires_s)}
+            if not job.terminal:
+                headers["Retry-After"] = str(JOB_POLL_S)
+            if none_match(request.headers.getlist("if-none-match"), headers["ETag"]):
+                return Response(status_code=304, headers=headers)
+            return json_response(record, headers=headers)
+
+        return await answer_when_over(request, await self.mine(request, caller), self.parts, answer, wait_s=wait_s)
 
     async def list(self, request: Request, caller: Caller) -> Response:
         which, limit = _filter(request, caller, self.parts.keys)

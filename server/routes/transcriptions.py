@@ -5,21 +5,24 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.clock import now_ms
-from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
-from server.http.caller import Caller
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, off_loop
 from server.http.headers import WARNING, Preference, preference, warning_headers
-from server.http.large_bodies import off_loop
-from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
-from server.jobs.orders import ParsedRequest, parse_order
-from server.jobs.sandbox import raise_ordered_limit
-from server.model.jobs import Submitted
-from server.model.received import Received
-from server.requests.parts import RouteGroup
-from server.requests.request import IDEMPOTENCY_KEY, JOB, JOB_POLL_S, deliver_results, query_seconds
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.jobs.attempts import raise_ordered_limit
+from server.model.jobs import Job, Received, Submitted
+from server.parsing.orders import ParsedRequest, parse_order
+from server.requests.request import (
+    FILE_CODES,
+    IDEMPOTENCY_KEY,
+    JOB,
+    JOB_POLL_S,
+    RouteGroup,
+    answer_when_over,
+    query_seconds,
+    receive_upload,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +108,14 @@ class Transcriptions(RouteGroup):
         return ChosenWait(0 if parsed.order.webhook_url else min(self.parts.config.wait_default, max_s))
 
     async def _answer(self, request: Request, submitted: Submitted, wait: ChosenWait) -> Response:
-        await self.parts.eraser.settle(submitted.job.id)
-        asked_at = now_ms()
-        with self.parts.eraser.holding(submitted.job.id):
-            job = await self.parts.waiter.wait_for_end(submitted.job, wait_s=wait.seconds)
+        async def answer(job: Job, asked_at: int) -> Response:
             record = await self.parts.records.full(job, asked_at=asked_at)
-        headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
-        if wait.applied is not None:
-            headers["Preference-Applied"] = wait.applied
-        place = self.parts.links.job_path(job)
-        if job.terminal:
-            response = json_response(record, headers={**headers, "Content-Location": place})
-            return await deliver_results(response, request, job, self.parts, asked_at=asked_at)
-        headers |= {"Location": place, "Retry-After": str(JOB_POLL_S)}
-        return json_response(record, 202, headers=headers)
+            headers = warning_headers(job.warnings) | ({"Idempotent-Replayed": "true"} if submitted.replayed else {})
+            if wait.applied is not None:
+                headers["Preference-Applied"] = wait.applied
+            place = self.parts.links.job_path(job)
+            if job.terminal:
+                return json_response(record, headers={**headers, "Content-Location": place})
+            return json_response(record, 202, headers={**headers, "Location": place, "Retry-After": str(JOB_POLL_S)})
+
+        return await answer_when_over(request, submitted.job, self.parts, answer, wait_s=wait.seconds)

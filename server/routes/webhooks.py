@@ -6,21 +6,19 @@ from msgspec.json import encode as json_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.issuing import fresh_id
+from server.accounts.keys import fresh_id
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
-from server.jobs.members import members_of, url_text
 from server.model import answers
 from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.requests.parts import RouteGroup
-from server.requests.request import own_job
+from server.parsing.members import members_of, url_text
+from server.requests.request import RouteGroup, own_job
 
 MAX_BODY = 10_000
 

@@ -1,28 +1,202 @@
-"""Gives one job's newest events, rendered once, to all of its readers in this process.
+"""Gives one job's newest events and partials, rendered once, to all of its readers in this process.
 
 The feed gets each event when it is committed, and keeps the newest ones in memory. Only events of other processes are
 read from the log. A reader that is farther behind reads pages of the log, so it costs a page of memory and delays
 nobody. New events wake the readers in groups, so that the event loop can do other work in between.
+
+A partial, words that may still change, belongs after one event of its job's log, and a reader gets it when it has this
+event. So it never comes before the words that it follows or after those that replace it. Only the newest partial of
+each channel is kept: a slow reader misses partials and nothing else.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec.json import decode as json_decode
 
 from server.model.errors import StorageAway
 from server.model.events import Event
-from server.storage.patience import patiently
+from server.model.jobs import TERMINAL_EVENTS
 from server.storage.sql.timeline import Timelines
-from server.streams.partials import Partials, ShownPartial
-from server.streams.rendering import Rendered, RenderedBatch, partial_body
+from server.storage.waiting import patiently
 from server.waiting import racing
 
 KEPT = 128  # events in memory for readers that are behind; up to twice as many for a while
 WOKEN_AT_ONCE = 64  # readers, in one turn of the event loop
 PAGE = 100  # events of the log that are read at once
 PAGE_SHARED_S = 0.25  # how long a page stays in memory for other readers at the same place
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPartial:
+    """A partial for readers. *body* is its JSON; each partial has a higher *number* than those before."""
+
+    number: int
+    after: int  # the log's last event at the time
+    body: bytes
+    channel: int | None = None
+
+
+class Partials:
+    """The newest partials of each job. Used in one event loop only."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, dict[int | None, ShownPartial]] = {}  # by job and channel, in the order of numbers
+        self._watches: dict[str, set[Callable[[], None]]] = {}
+        self.on_change: Callable[[str], None] | None = None  # called with each job whose partial changes
+        self._number = 0
+
+    @property
+    def watched_jobs(self) -> Collection[str]:
+        """The jobs whose partials are watched."""
+        return self._watches.keys()
+
+    def newest(self, job_id: str) -> Collection[ShownPartial]:
+        """The job's partials, at most one of each channel, in the order of their numbers."""
+        return self._newest.get(job_id, {}).values()
+
+    def show(self, job_id: str, body: bytes, *, after: int, channel: int | None = None) -> None:
+        """Replace the partial of the job's channel by *body*, which belongs after event *after*."""
+        self._number += 1
+        shown = self._newest.setdefault(job_id, {})
+        shown.pop(channel, None)
+        shown[channel] = ShownPartial(self._number, after, body, channel)
+        self._wake(job_id)
+
+    def move(self, job_id: str, *, after: int) -> None:
+        """Let the job's partials belong after event *after*, because the log has grown."""
+        shown = self._newest.get(job_id, {})
+        for channel, one in shown.items():
+            shown[channel] = replace(one, after=after)
+        if shown:
+            self._wake(job_id)
+
+    def clear(self, job_id: str, *, channel: int | None = None) -> None:
+        """Drop the partial of the job's channel, because its words are in the log or were withdrawn."""
+        shown = self._newest.get(job_id, {})
+        if shown.pop(channel, None) is not None:
+            if not shown:
+                del self._newest[job_id]
+            if self.on_change is not None:
+                self.on_change(job_id)
+
+    @contextmanager
+    def watch(self, job_id: str, wake: Callable[[], None]) -> Iterator[None]:
+        """Call *wake* whenever there may be a new partial, while the block lasts."""
+        self._watches.setdefault(job_id, set()).add(wake)
+        try:
+            yield
+        finally:
+            self._watches[job_id].discard(wake)
+            if not self._watches[job_id]:
+                del self._watches[job_id]
+
+    def _wake(self, job_id: str) -> None:
+        if self.on_change is not None:
+            self.on_change(job_id)
+        for wake in self._watches.get(job_id, ()):
+            wake()
+
+
+T = TypeVar("T")
+ORIGINAL = "original"
+"""Among the languages that a reader wants: the words as they are spoken."""
+Languages: TypeAlias = frozenset[str] | None
+"""ORIGINAL and codes of translations; None: everything."""
+_OF_WORDS = frozenset({"word", "segment", "partial", "language", "speakers.revised"})
+Seen: TypeAlias = Event | ShownPartial
+
+
+@dataclass(slots=True, eq=False)
+class Rendered:
+    """An event or partial with its JSON, which contains the job's id and the event's number."""
+
+    seen: Seen
+    body: bytes
+    delivers_results: bool = False  # it has all results of a job that keeps none
+    _forms: dict[Callable[..., Any], Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The type of the event, or "partial"."""
+        return "partial" if isinstance(self.seen, ShownPartial) else self.seen.type
+
+    @property
+    def seq(self) -> int | None:
+        """The number of the event; a partial has none."""
+        return None if isinstance(self.seen, ShownPartial) else self.seen.seq
+
+    def is_for(self, languages: Languages) -> bool:
+        """Whether a reader of these *languages* gets it. What is in no language is for all."""
+        if languages is None:
+            return True
+        if self.kind == "translation":
+            return self.form(_target_of) in languages
+        return self.kind not in _OF_WORDS or ORIGINAL in languages
+
+    def form(self, make: Callable[["Rendered"], T]) -> T:
+        """The result of *make*, which is called once for all readers."""
+        if make not in self._forms:
+            self._forms[make] = make(self)
+        made: T = self._forms[make]
+        return made
+
+
+@dataclass(slots=True, eq=False)
+class RenderedBatch:
+    """Events in order, then perhaps partials, that a reader gets together. Never empty."""
+
+    items: Sequence[Rendered]
+    event: Event | None = field(init=False)
+    """The last of the events; None if there is only a partial."""
+    partial: ShownPartial | None = field(init=False)
+    """The newest of the partials; None if there are only events."""
+    delivers_results: bool = field(init=False)
+    """Whether it has all results of a job that keeps none. Only a job's last event has them."""
+    _joined: dict[tuple[Callable[..., bytes], Languages], bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Look once at the items for all readers."""
+        last = self.items[-1]
+        self.event = next((item.seen for item in reversed(self.items) if isinstance(item.seen, Event)), None)
+        self.partial = last.seen if isinstance(last.seen, ShownPartial) else None
+        self.delivers_results = last.delivers_results
+
+    def join_bytes(self, make: Callable[[Rendered], bytes], languages: Languages = None) -> bytes:
+        """The forms that *make* gives the items for readers of *languages*, joined: once for all of them."""
+        key = (make, languages)
+        if key not in self._joined:
+            self._joined[key] = b"".join(item.form(make) for item in self.items if item.is_for(languages))
+        return self._joined[key]
+
+
+def _target_of(item: Rendered) -> str:
+    target: str = json_decode(item.body)["target"]
+    return target
+
+
+def partial_body(job_id: str, shown: ShownPartial) -> bytes:
+    return _with_members(f'"job_id":"{job_id}"', shown.body)
+
+
+def event_body(event: Event) -> bytes:
+    """The JSON of an event that is not a job's last one."""
+    return _with_members(f'"job_id":"{event.stream}","seq":{event.seq}', event.body)
+
+
+def json_with_type(item: Rendered) -> bytes:
+    """The JSON with the member `type`, for WebSockets. Server-Sent Events have the type outside the JSON."""
+    return item.body if item.kind in TERMINAL_EVENTS else _with_members(f'"type":"{item.kind}"', item.body)
+
+
+def _with_members(members: str, body: bytes) -> bytes:
+    """The JSON object *body*, with *members* in front of its own members."""
+    return b"{" + members.encode() + (b"," + body[1:] if len(body) > len(b"{}") else b"}")
 
 
 class Feed:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from server.storage.ports import Relay
-from server.streams.partials import Partials
+from server.streams.feed import Partials
 from server.waiting import set_within
 
 PAUSE_S = 0.1  # between two rounds: the shortest time between two partials of a job

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from pipeline.language_names import english_name, language_named
+from pipeline.languages import english_name, language_named
 from pipeline.translation.translator import TranslationRequest, TranslatorUnavailable, UnusableAnswer
 from server.config import Config
 

@@ -59,7 +59,7 @@ find("#key-get").addEventListener("click", guarded(problem, askForKey));
 find("#key-copy").addEventListener("click", guarded(problem, () => copy(getKey(), "Key")));
 find("#secret-copy").addEventListener("click", guarded(problem, () => copy(webhookSecret, "Webhook secret")));
 find("#key-forget").addEventListener("click", () => {
-  if (!confirm("Forget this key? Without a copy of it, its jobs are out of reach.")) return;
+  if (!confirm("Forget this key? Without a copy of it you cannot reach its jobs.")) return;
   setKey(null);
   announce("Forgotten");
 });

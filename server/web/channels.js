@@ -34,7 +34,7 @@ function row({ channel_id, name, page_url }) {
   const button = (said, onclick) =>
     make("button", { type: "button", class: "plain", "aria-label": `${said}: ${name}`, onclick }, said);
   const remove = guarded(problem, async () => {
-    if (!confirm(`Delete the channel “${name}”? Its links show nothing any more.`)) return;
+    if (!confirm(`Delete the channel “${name}”? Its links will show nothing.`)) return;
     await ask(`v1/channels/${channel_id}`, { method: "DELETE" });
     announce("Deleted");
     await showChannels();

@@ -88,7 +88,7 @@ export class Editor {
 
   #finder() {
     const what = make("input", { type: "search", "aria-label": "Find", placeholder: "Find", autocomplete: "off" });
-    const by = make("input", { "aria-label": "Replace by", placeholder: "Replace by", autocomplete: "off" });
+    const by = make("input", { "aria-label": "Replace with", placeholder: "Replace with", autocomplete: "off" });
     const button = (name, work) => make("button", { type: "button", class: "plain", onclick: this.#guard(work) }, name);
     this.#tools.what = what;
     const form = make("form", { class: "row", role: "search", "aria-label": "Find and replace" }, what, by,
@@ -378,7 +378,7 @@ export class Editor {
   }
 
   #replaceAll(what, by) {
-    if (!what.trim()) return this.#say("Say what to find first.");
+    if (!what.trim()) return this.#say("Enter what to find first.");
     const changes = this.#found(what.trim()).slice(0, MOST).map(([from, to]) => {
       const units = this.#units.slice(from, to + 1);
       return { first: units[0].first, last: units.at(-1).last, text: textOf(units).replaceAll(pattern(what.trim()), () => by.trim()) };
@@ -415,7 +415,7 @@ export class Editor {
       this.#offers.replaceChildren();
       this.#offer(term);
     };
-    this.#offers.replaceChildren(make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the keywords?`));
+    this.#offers.replaceChildren(make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the expected words?`));
   }
 
   // --- saving ------------------------------------------------------------------------------------------------------

@@ -15,19 +15,19 @@ export async function showHearing() {
   if (!answer?.ok) return;
   const { models, languages, bundled, speakers, endpointing, translates_to: targets } = await answer.json();
   offerTargets(targets ?? []);
-  const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `by ${name} in ${said(hears)}`);
+  const hearing = models.filter(({ hears }) => hears.length).map(({ name, hears }) => `${name} for ${said(hears)}`);
   for (const choice of document.querySelectorAll("select[name=model]")) {
     choice.replaceChildren(choice.options[0], ...models.map(({ name }) => make("option", { value: name }, name)));
   }
   for (const choice of document.querySelectorAll(".diarize")) choice.hidden = !speakers;
   for (const choice of document.querySelectorAll(".semantic")) choice.hidden = !endpointing.includes("semantic");
   for (const line of document.querySelectorAll(".hears")) {
-    line.replaceChildren(`Heard ${list.format(hearing)}. `);
+    line.replaceChildren(`Models: ${list.format(hearing)}. `);
     if (bundled) {
       const [bigger, brings] = languages.length > 1 ? ["small", "fewer errors"] : ["base", "other languages and fewer errors"];
       line.append(code(`scribewire models pull ${bigger}`), ` on the server brings ${brings}. `);
     }
-    if (!speakers) line.append("It cannot tell speakers apart: ", code("scripts/setup speakers"), " on the server helps. ");
+    if (!speakers) line.append("To tell speakers apart, run ", code("scripts/setup speakers"), " on the server. ");
   }
   if (languages.length === 1) {
     for (const input of document.querySelectorAll("input[name=language]")) input.placeholder = names.of(languages[0]);

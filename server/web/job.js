@@ -58,7 +58,7 @@ export function leaveJob() {
 
 /** Return the record of a job, as soon as the server answers. */
 function patiently(id) {
-  const told = () => { find("#job-title").textContent = "The server does not answer. This page goes on by itself."; };
+  const told = () => { find("#job-title").textContent = "The server does not answer. This page will go on by itself."; };
   return persistently(() => ask(`v1/jobs/${encodeURIComponent(id)}?url_ttl=${LINKS_S}`), { most: Infinity, told });
 }
 
@@ -173,7 +173,7 @@ function askForFile(said) {
 /** Transcribe the audio again with each channel as a speaker: as the page has it, or as the server kept it. */
 async function apart() {
   const source = recording(shown);
-  if (!source) return askForFile("Choose the file again to hear each channel for itself.");
+  if (!source) return askForFile("Choose the file again to transcribe each channel separately.");
   if (source instanceof File) return again(source);
   const answer = await fetch(source);
   if (!answer.ok) throw new Said(`The audio could not be fetched (${answer.status}).`);

@@ -92,7 +92,7 @@ async function saveChosen() {
       files.push({ name: fileNameOf(job, format), bytes: new Uint8Array(await answer.arrayBuffer()) });
     }
   }
-  if (!files.length) throw new Said(`None of the chosen jobs has ${only ? only.toUpperCase() : "files"}.`);
+  if (!files.length) throw new Said(`None of the selected jobs has ${only ? only.toUpperCase() : "files"}.`);
   save(zip(files), "transcripts.zip");
   announce(`${counted(files.length, "file")} packed`);
 }
@@ -185,7 +185,7 @@ async function load(next = null) {
   for (const { job, select } of shown.values()) select.checked = before.has(job.job_id);
   cursors = pages.filter((page) => page.has_more).map(({ query, next_cursor: cursor }) => ({ ...query, cursor }));
   more.hidden = !cursors.length;
-  find("#jobs-none").textContent = sought ? "No job has these words or this name." : "Nothing yet. What you speak or upload appears here.";
+  find("#jobs-none").textContent = sought ? "No job has these words or this name." : "Nothing yet. What you say or upload appears here.";
   find("#jobs-none").hidden = box.children.length > 0 || found.length > 0;
   find("#jobs-search").hidden = !sought && !box.children.length;
   showChosen();

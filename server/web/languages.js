@@ -13,39 +13,61 @@ export class Translations {
   #box; // of the original words
   #pair = null; // around all boxes, once there is a translation
   #select = make("select", { "aria-label": "Language" });
-  #languages = new Map(); // by code: {box, paragraph, end, channel}
+  #languages = new Map(); // by code: {box, paragraph, end, who: what a paragraph has one of}
+  #stream = 0; // whose words are numbered anew
+  #early = []; // words of the original, whose language may be offered later
   #wanted; // what the address asks for, or what was chosen last
 
-  /** *box* shows the original. ?lang= in the address of the page chooses, and an overlay then shows nothing else. */
+  /** *box* shows the original. ?lang= in the address of the page chooses, and nothing else is shown then. */
   constructor(box) {
     this.#box = box;
     const asked = new URLSearchParams(location.search).get("lang");
     this.#wanted = asked ?? stored();
     this.#select.addEventListener("change", () => this.#choose());
-    if (asked && asked !== ORIGINAL && document.documentElement.classList.contains("overlay")) this.#add(asked);
+    for (const code of asked?.split(",") ?? []) if (code !== ORIGINAL && isLanguage(code) && !this.#languages.has(code)) this.#add(code);
   }
 
   clear() {
-    for (const language of this.#languages.values()) {
-      language.box.replaceChildren();
-      language.paragraph = null;
+    for (const { box } of this.#languages.values()) box.replaceChildren();
+  }
+
+  /** Begin new paragraphs, because the times and numbers of the words to come start anew. */
+  newStream() {
+    this.#stream += 1;
+    this.#early = [];
+    for (const language of this.#languages.values()) language.paragraph = null;
+  }
+
+  /**
+   * Take a translation, or a word, which belongs to the translation into its own language too. *said*: the language and
+   * the speaker of what is translated. A translation of a corrected sentence takes the place of the earlier one.
+   */
+  hear(event, said = event) {
+    const { type, target, text, word, spaced = true } = event;
+    if (type === "translation") this.#say(target, text, { ...event, spaced: !UNSPACED.has(target), said });
+    else if (this.#languages.has(event.language)) this.#say(event.language, word, { ...event, spaced, said });
+    else if (event.language) {
+      this.#early.push(event);
+      if (this.#early.length > PRUNE_AT) this.#early.shift();
     }
   }
 
-  /** Take a translation, or a word, which belongs to the translation into its own language too. */
-  hear({ type, target, language, text, word, start, end, channel, spaced }) {
-    if (type === "translation") this.#say(target, text, { start, end, channel, spaced: !UNSPACED.has(target) });
-    else if (this.#languages.has(language)) this.#say(language, word, { start, end, channel, spaced: spaced ?? true });
-  }
-
-  #say(code, text, { start, end, channel, spaced }) {
+  #say(code, text, { first, start, end, channel, spaced, said }) {
     const language = this.#languages.get(code) ?? this.#add(code);
     const { box } = language;
+    const unit = first !== undefined && `${this.#stream}.${first}`; // a word has none
+    const before = unit && box.querySelector(`[data-unit="${unit}"]`);
+    if (before) {
+      before.textContent = /^ ?/u.exec(before.textContent)[0] + text;
+      before.classList.add("corrected");
+      return;
+    }
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 80;
-    const goesOn = language.paragraph && start - language.end <= PARAGRAPH_S && channel === language.channel;
+    const who = [channel, said?.language, said?.speaker].join();
+    const goesOn = language.paragraph && start - language.end <= PARAGRAPH_S && who === language.who;
     if (!goesOn) box.append((language.paragraph = make("p", { lang: code, dir: "auto" })));
-    language.paragraph.append(make("span", { class: "final" }, (goesOn && spaced ? " " : "") + text));
-    Object.assign(language, { end, channel });
+    language.paragraph.append(make("span", { class: "final", "data-unit": unit }, (goesOn && spaced ? " " : "") + text));
+    Object.assign(language, { end, who });
     while (box.querySelectorAll(".final").length > PRUNE_AT && box.children.length > 1) box.firstElementChild.remove();
     if (atEnd) box.scrollTop = box.scrollHeight;
   }
@@ -63,7 +85,7 @@ export class Translations {
     }
     const label = `Captions in ${NAMES.of(code)}`;
     const box = make("div", { class: "live", role: "region", "aria-label": label, "aria-live": "polite", tabindex: "0" });
-    const language = { box, paragraph: null, end: 0, channel: undefined };
+    const language = { box, paragraph: null, end: 0, who: "" };
     this.#languages.set(code, language);
     this.#pair.append(box);
     this.#select.append(
@@ -72,6 +94,9 @@ export class Translations {
     );
     const known = [...this.#select.options].some(({ value }) => value === this.#wanted);
     this.#show(known ? this.#wanted : this.#wanted === null ? `${ORIGINAL},${code}` : this.#select.value);
+    const heard = this.#early.filter((event) => event.language === code);
+    this.#early = this.#early.filter((event) => event.language !== code);
+    for (const event of heard) this.hear(event);
     return language;
   }
 
@@ -101,6 +126,14 @@ function stored() {
     return localStorage.getItem(KEPT_AS);
   } catch {
     return null; // as above
+  }
+}
+
+function isLanguage(code) {
+  try {
+    return Boolean(NAMES.of(code));
+  } catch {
+    return false; // no tag of a language
   }
 }
 

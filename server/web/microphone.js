@@ -44,7 +44,7 @@ async function openShared() {
  */
 export async function openMicrophone({ sound = "microphone", device = "", lost }) {
   if (!navigator.mediaDevices) {
-    throw new Said("Browsers give the microphone only to pages that came by https or from this machine.");
+    throw new Said("Browsers allow the microphone only on https pages and on this machine.");
   }
   const streams = [];
   let context = null;

@@ -186,7 +186,7 @@ export class Player {
 
 /** Make a paragraph for each segment, with its start time, its speaker where that is known, and its words. */
 function paragraphs(text, words, segments, language) {
-  if (!segments.length) return [make("p", { dir: "auto", lang: text ? language : null }, text || "No speech was heard.")];
+  if (!segments.length) return [make("p", { dir: "auto", lang: text ? language : null }, text || "No speech was found.")];
   const spoken = new Map(); // by voice, because people may speak at the same time
   for (const word of words) {
     if (!spoken.has(voiceOf(word))) spoken.set(voiceOf(word), []);

@@ -29,7 +29,7 @@ export const renewShare = guarded(problem, async (jobId) => {
   if (card.hidden || shared.channel) return;
   shared.jobId = jobId;
   await putLink();
-  announce("The session goes on in a new job. Its live link is another one now.");
+  announce("The session goes on in a new job, with a new live link.");
 });
 
 /** Make a link with which others can read along, and see nothing else of this account. */
@@ -37,8 +37,8 @@ async function putLink() {
   const { channel } = shared;
   const { link, reachable } = channel ? ofChannel(channel) : await ofSession();
   find("#speak-link-label").textContent = channel
-    ? `Whoever has this link can read what is spoken into the channel ${channel.name}, and see nothing else of yours`
-    : "Whoever has this link can read along, and see nothing else of yours";
+    ? `Anyone with this link can read what is said in the channel ${channel.name}, and sees nothing else of yours`
+    : "Anyone with this link can read along, and sees nothing else of yours";
   field.value = find("#speak-open").href = link;
   find("#speak-lasting-field").hidden = find("#speak-channels").hidden = Boolean(channel);
   find("#speak-reach").hidden = reachable;

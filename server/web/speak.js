@@ -19,11 +19,11 @@ import { LiveText } from "./words.js";
 
 const STANDINGS = {
   idle: "Start",
-  trying: "Say something: the bar shows how loud it arrives. Nothing is sent.",
-  paused: "Paused. Nothing is heard or sent.",
+  trying: "Say something: the bar shows how loud you are. Nothing is sent.",
+  paused: "Paused. Nothing is recorded or sent.",
   connecting: "Connecting …",
   listening: "Listening",
-  reconnecting: "The server is gone. Nothing is lost: what you say is kept here and sent when it is back.",
+  reconnecting: "The server cannot be reached. Nothing is lost: what you say is kept here and sent when it is back.",
   finishing: "Finishing the last words …",
   over: "Done",
 };
@@ -58,7 +58,7 @@ function show(state) {
   find("#speak-pause").hidden = !(microphone && session?.jobId);
   find("#speak-pause").textContent = paused ? "Go on" : "Pause";
   find("#speak-sources").hidden = Boolean(microphone);
-  find("#speak-try").textContent = trying ? "Stop trying" : "Try the microphone";
+  find("#speak-try").textContent = trying ? "Stop the test" : "Test the microphone";
   lock(Boolean(microphone));
   if (!microphone && !trying) level.value = 0;
 }
@@ -115,7 +115,7 @@ async function tryMicrophone() {
   if (trying) return stopTrying();
   const lostIt = guarded(problem, async () => {
     await stopTrying();
-    throw new Said("The microphone went away.");
+    throw new Said("The microphone was disconnected.");
   });
   trying = await openMicrophone({ ...source(), lost: lostIt });
   trying.listen((_, peak) => { level.value = Math.min(1, peak * 1.6); });
@@ -135,7 +135,7 @@ async function offerMicrophones() {
   const chosen = field.value;
   const named = (await microphones()).filter(({ label }) => label);
   const options = named.map(({ deviceId, label }) => make("option", { value: deviceId, selected: deviceId === chosen }, label));
-  field.replaceChildren(make("option", { value: "" }, "the usual one"), ...options);
+  field.replaceChildren(make("option", { value: "" }, "default"), ...options);
 }
 
 /** Stop listening, or go on. The session stays open. */
@@ -173,7 +173,7 @@ async function closeMicrophone() {
 
 async function lost() {
   await stop();
-  throw new Said("The microphone went away. What was said until then is safe.");
+  throw new Said("The microphone was disconnected. What was said until then is safe.");
 }
 
 function hear(event) {
@@ -207,7 +207,7 @@ function showTranscripts(jobs, error = null) {
   show("over");
   closeShare();
   find("#speak-kept").textContent = error
-    ? "The session broke off. The words above are what was understood until then: copy them if you need them."
+    ? "The session broke off. The words above are all that was recognized: copy them if you need them."
     : "Every word is final and kept with your jobs.";
   find("#speak-transcripts").replaceChildren(...jobs.map(transcriptLink));
   find("#speak-done").hidden = false;
@@ -261,7 +261,7 @@ async function correct(change, before) {
     expect(term);
     find("#speak-terms").replaceChildren();
   };
-  const offer = term && make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the keywords?`);
+  const offer = term && make("button", { type: "button", class: "plain", onclick: take }, `Add “${term}” to the expected words?`);
   find("#speak-terms").replaceChildren(...[offer].filter(Boolean));
   announce("Corrected");
 }
@@ -270,7 +270,7 @@ async function correct(change, before) {
 async function change() {
   session?.change(await order());
   find("#speak-change").hidden = true;
-  announce("Changed. What follows is a transcript of its own.");
+  announce("Changed. A new transcript begins here.");
 }
 
 /** Let the user choose one of the account's channels. Until they are loaded, those of the last time stay. */

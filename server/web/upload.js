@@ -85,7 +85,7 @@ class Row {
       } catch (error) {
         if (!FULL.has(error.code) && !error.passing) throw error;
         this.#said.textContent = error.passing
-          ? "The server does not answer. The file is sent again by itself."
+          ? "The server does not answer. The file will be sent again by itself."
           : "Waiting for another job to end";
         this.#bar.value = 0;
         await (error.passing ? pause(tries) : new Promise((resolve) => setTimeout(resolve, AGAIN_MS)));
@@ -95,7 +95,7 @@ class Row {
 
   #progress(sent, all) {
     this.#bar.value = sent / all;
-    this.#said.textContent = sent < all ? `${bytes(sent)} of ${bytes(all)}` : "Looking at it …";
+    this.#said.textContent = sent < all ? `${bytes(sent)} of ${bytes(all)}` : "Checking the file …";
   }
 
   #cancel() {

@@ -5,8 +5,8 @@ import { refusal, root } from "./api.js";
 const TYPES = ["word", "partial", "segment", "speakers.revised", "corrected", "translation", "job.completed", "job.failed", "job.canceled"];
 const AGAIN_MS = 5000;
 const REFUSALS = {
-  401: { code: "invalid_token", status: 401, detail: "This link is no channel's" },
-  404: { code: "channel_not_found", status: 404, detail: "There is no such channel" },
+  401: { code: "invalid_token", status: 401, detail: "This link does not belong to a channel" },
+  404: { code: "channel_not_found", status: 404, detail: "This channel does not exist" },
 };
 
 /**

@@ -34,7 +34,8 @@ export class LiveText {
 
   /** Take an event of a job. Events without words are ignored. */
   hear(event) {
-    if (event.type === "word" || event.type === "translation") this.#translations.hear(event);
+    if (event.type === "translation") this.#translations.hear(event, this.#words.get(event.first));
+    else if (event.type === "word") this.#translations.hear(event);
     if (event.type === "word") this.#following(() => this.#words.set(event.index, this.#of(event).word(event)));
     else if (event.type === "corrected") this.#following(() => this.#correct(event));
     else if (event.type === "partial") this.#following(() => this.#of(event).partially(event));
@@ -80,6 +81,7 @@ export class LiveText {
     for (const speech of this.#speech.values()) speech.show("");
     this.#speech.clear();
     this.#words.clear();
+    this.#translations.newStream();
   }
 
   /** Draw a line under all words so far. Those above an earlier line are removed: the page may be open for days. */

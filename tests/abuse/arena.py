@@ -32,7 +32,7 @@ LIVE_S = 4.0
 UNDISTURBED_ROUNDS = 3
 MAX_S = 30.0  # of an undisturbed round, on the slowest machine
 SLOWER = 2.0  # times the undisturbed seconds that each part of a round may take,
-NOISE_S = 1.5  # and this much for a machine that does other things too
+NOISE_S = 5.0  # and this much where other tests take the machine; abuse that works holds up others for longer
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from benchmarks.memo import Memo
 from benchmarks.tracks import MODEL
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.found import EngineSettings
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.words import Word
 
 

@@ -10,8 +10,8 @@ import genai_prices.data_snapshot
 import pytest
 from genai_prices.types import ModelPrice, Provider
 
+from estimator.answer import Estimator
 from estimator.catalog import Catalog, bundled_catalog
-from estimator.estimates import Estimator
 from estimator.tokens import TokenCounter
 
 

@@ -4,9 +4,8 @@ from bisect import bisect_left
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from estimator.catalog import Catalog
-from estimator.prices import PriceHistory
-from estimator.rates import RateCard, Usage, usd
+from estimator.catalog import Catalog, PriceHistory
+from estimator.turns import RateCard, Usage, usd
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from estimator.answer import Estimator
 from estimator.catalog import BadPriceFeed, Catalog, catalog_from_feed, family_of
-from estimator.estimates import Estimator
-from estimator.rates import Usage
 from estimator.tokens import FAMILIES
+from estimator.turns import Usage
 from tests.estimator.pricing import CLUSTERS, DEFAULTS, NOON, PROVIDER, call_cost, card_of
 
 # --- the default catalogue

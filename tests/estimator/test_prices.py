@@ -1,4 +1,4 @@
-"""Tests of prices.py: against published ones and genai-prices, over time, and the price table's pitfalls."""
+"""Tests of prices in catalog.py: against published ones and genai-prices, over time, and the price table's pitfalls."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -9,8 +9,8 @@ from genai_prices.types import ModelPrice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.prices import rate_card
-from estimator.rates import Usage
+from estimator.catalog import rate_card
+from estimator.turns import Usage
 from tests.estimator.pricing import DEFAULTS, NOON, PROVIDER, call_cost, card_of, history
 
 # --- against genai-prices itself

@@ -1,4 +1,4 @@
-"""Tests of rates.py: money is exact, and calls are billed by their tier."""
+"""Tests of rate cards in turns.py: money is exact, and calls are billed by their tier."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.rates import RateCard, Rates, Usage, units_per, usd, usd_text
+from estimator.turns import RateCard, Rates, Usage, units_per, usd, usd_text
 from tests.estimator.pricing import call_cost
 
 BASE = Rates(input=100, cached=10, written=125, output=500)

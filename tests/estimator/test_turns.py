@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.rates import RateCard, Rates, Usage, units_per, usd
 from estimator.request import MAX_TURNS, EstimateRequest
 from estimator.tokens import FAMILIES, TextCount, prompt_tokens
-from estimator.turns import ModelLimits, Run, Scenario, plan_calls, scenarios
+from estimator.turns import ModelLimits, RateCard, Rates, Run, Scenario, Usage, plan_calls, scenarios, units_per, usd
 from tests.estimator.pricing import call_cost
 
 

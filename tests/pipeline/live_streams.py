@@ -7,16 +7,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import RATE, WINDOW, Windows, position
 from pipeline.errors import EngineFailed
-from pipeline.events import WordsCommitted
-from pipeline.ingest.framer import Windows
-from pipeline.live_stream import LiveStream
-from pipeline.multichannel import MultichannelStream
+from pipeline.events import TimedEvent, WordsCommitted
+from pipeline.live_stream import LiveStream, MultichannelStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart
-from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.scripted_streams import talk
 

@@ -25,7 +25,7 @@ class Model:
     translates: bool = False
     longest_job: int = RATE
     replicas: int = 1
-    file_replicas_amid_speech: int = 1
+    file_replicas_during_speech: int = 1
     fail: Callable[[], Exception | None] = lambda: None
     calls: list[list[int]] = field(default_factory=list)
     gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))

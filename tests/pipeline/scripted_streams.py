@@ -126,7 +126,7 @@ def stream(
         ask(number)
         came = bool(fresh) or len(run.requests) > before
         assert core.position >= steady or number in finalize_at or not came
-        while request is not None and (due <= number or (patient and core.behind)):
+        while request is not None and (due <= number or (patient and core.late)):
             answer()
             ask(number)
         run.events += core.events_received()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from pipeline.audio import RATE, Samples
-from pipeline.language_profiles import UNSPACED, continues_grapheme
+from pipeline.languages import UNSPACED, continues_grapheme
 from pipeline.recognition.engines.whisper.alignment import (
     ENCODER_FRAME,
     TextPiece,

@@ -50,7 +50,7 @@ def test_threads_of_the_model_have_the_priority_of_the_process():
         "import asyncio, os\n"
         "import numpy as np\n"
         "from pipeline.recognition.engine import DecodeRequest\n"
-        "from pipeline.recognition.engines.found import EngineSettings\n"
+        "from pipeline.recognition.model_set import EngineSettings\n"
         "from pipeline.recognition.engines.load import load\n"
         "from pipeline.recognition.scheduler import Scheduler\n"
         "engine = load(EngineSettings(engine='whisper', model='tests/speech/tiny-whisper', threads=2))\n"

@@ -1,4 +1,4 @@
-"""Tests of coverage.py: which speech without words is found, and which is left alone."""
+"""Tests of missed speech in answers.py: which speech without words is found, and which is left alone."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import position
 from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.whisper.coverage import UNHEARD, missed_speech, misses_turn, skips_speech, with_missed
+from pipeline.recognition.engines.whisper.answers import UNHEARD, missed_speech, misses_turn, skips_speech, with_missed
 from pipeline.words import Word, join_words
 
 
@@ -122,7 +122,7 @@ def test_an_answer_that_puts_the_word_before_the_pause_on_the_turn_misses_it():
 
 
 @pytest.mark.parametrize(("voice", "skips"), [((19.0, 22.0), True), ((21.0, 22.0), False)])
-def test_words_that_go_on_behind_speech_after_the_decided_ones_skip_it(voice, skips):
+def test_words_that_go_on_after_speech_after_the_decided_ones_skip_it(voice, skips):
     the, zeros = timed_words(("the", 19.7, 19.8)), np.zeros(position(22.0), np.float32)
     request = DecodeRequest(samples=zeros, start=0, voiced=spans(voice), decided=the)
     assert skips_speech(request, timed_words(("the", 19.7, 21.1), ("first", 21.1, 21.6))) is skips

@@ -17,7 +17,7 @@ from pipeline.documents.cues import (
     end_before_next,
     milliseconds,
 )
-from pipeline.language_profiles import columns, graphemes, profile_of
+from pipeline.languages import columns, graphemes, profile_of
 from pipeline.words import Word
 from server.model import bounds
 

@@ -1,14 +1,13 @@
-"""Tests of decode_queue.py: a short part of a file knows the language of the part before it."""
+"""Tests of DecodeQueue: a short part of a file knows the language of the part before it."""
 
 import asyncio
 
 import numpy as np
 
 from pipeline.audio import position
-from pipeline.decode_queue import DecodeQueue
-from pipeline.ingest.packing import DecodeJob
-from pipeline.recognition.engine import TRANSCRIBE, DecodeRequest, RecognitionResult
-from pipeline.recognition.hints import NO_HINTS
+from pipeline.batch import BatchOptions, DecodeQueue
+from pipeline.ingest.speech import DecodeJob
+from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 
 
 class Slow:
@@ -33,12 +32,8 @@ async def hints_of(*jobs: DecodeJob, language: str | None = None, done: tuple[st
     recogniser = Slow()
     queue = DecodeQueue(
         recogniser,  # type: ignore[arg-type]  # has the method
-        tenant="a",
-        language=language,
-        languages=frozenset(),
+        BatchOptions(tenant="a", language=language),
         before=done,
-        task=TRANSCRIBE,
-        hints=NO_HINTS,
         max_jobs=4,
     )
     for one in jobs:

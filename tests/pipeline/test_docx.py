@@ -1,4 +1,4 @@
-"""Tests of docx.py: what a word processor finds in the file."""
+"""Tests of docx(): what a word processor finds in the file."""
 
 import io
 import zipfile
@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.documents.docx import docx
+from pipeline.documents.formats import docx
 from pipeline.words import Segment, Word
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -1,4 +1,4 @@
-"""Tests of fitting.py: which windows are chosen for models that lose known words in each."""
+"""Tests of measure_sizes(): which windows are chosen for models that lose known words in each."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +9,16 @@ import pytest
 
 from pipeline.audio import RATE
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.whisper import fitting
-from pipeline.recognition.engines.whisper.fitting import Clip, bundled_speech, measure_sizes
-from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
-from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, WindowSizes
+from pipeline.recognition.engines.whisper import windows
+from pipeline.recognition.engines.whisper.windows import (
+    FULL,
+    JOBS_S,
+    WINDOWS_S,
+    Clip,
+    WindowSizes,
+    bundled_speech,
+    measure_sizes,
+)
 from pipeline.words import Word
 
 TEXT = "the captain wanted twenty ticket at seven and nobody remembered the green harbor light".split()  # noqa: SIM905  a list of words would be hard to read
@@ -33,7 +39,7 @@ CLIPS = [clip(voice, number) for voice in ("one", "two") for number in range(5)]
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the samples unchanged, because Script reads them."""
-    monkeypatch.setattr(fitting, "_noisy", lambda clip: clip)
+    monkeypatch.setattr(windows, "_noisy", lambda clip: clip)
 
 
 class Script:
@@ -73,7 +79,7 @@ def test_a_model_has_its_least_window(min_s):
 @pytest.mark.parametrize(("heard_s", "job_s"), [(0, 4), (4.5, 9), (9.5, 14), (14.5, 19), (19.5, 28)])
 def test_jobs_are_longer_when_short_ones_lose_words(heard_s, job_s, monkeypatch):
     """Utterances alone lose as many words in full windows, so short windows are not worse."""
-    monkeypatch.setattr(fitting, "TOLERATED", 0.1)  # the last job is short too
+    monkeypatch.setattr(windows, "TOLERATED", 0.1)  # the last job is short too
     assert sizes(lambda _window, length: 0.3 if length < heard_s else 0.0) == WindowSizes(
         WINDOWS_S[0], WINDOWS_S[0], job_s
     )
@@ -92,12 +98,12 @@ def test_the_bundled_speech_is_a_minute_of_people_and_some_spanish():
     assert 40 <= sum(len(clip.samples) for clip in clips) / RATE <= 70
     assert all(0.1 < np.abs(clip.samples).max() <= 1 for clip in clips)
     assert all(one[2] <= other[2] for clip in clips for one, other in pairwise(clip.words))
-    assert fitting.SPEECH.stat().st_size < 1_500_000
+    assert windows.SPEECH.stat().st_size < 1_500_000
 
 
 def test_noise_leaves_the_length_and_most_of_the_loudness(monkeypatch):
     monkeypatch.undo()
     clip = bundled_speech()[0]
-    heard = fitting._noisy(clip).samples
+    heard = windows._noisy(clip).samples
     assert (len(heard), heard.dtype) == (len(clip.samples), np.float32)
     assert 0.3 < np.std(heard) / np.std(clip.samples) < 1.2

@@ -1,9 +1,9 @@
-"""Tests of gates.py: which answers count as no speech or as repetition, and what is left of repeated text."""
+"""Tests of gates in answers.py: which answers are no speech or repetition, and what is left of repeated text."""
 
 import pytest
 
 from pipeline.audio import position
-from pipeline.recognition.engines.whisper.gates import before_timeless, compression_ratio, failed_gate, without_echo
+from pipeline.recognition.engines.whisper.answers import before_timeless, compression_ratio, failed_gate, without_echo
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import timed_words
 

@@ -3,7 +3,8 @@
 
 import pytest
 
-from pipeline.recognition.hints import Hints, hints_for, language_of_prose
+from pipeline.languages import language_of_prose
+from pipeline.recognition.engine import Hints, hints_for
 
 ENGLISH, FRENCH = "This is a call about the new medicine.", "C'est un appel pour la nouvelle pharmacie et les patients."
 TERMS = ("Siobhan",)

@@ -9,11 +9,10 @@ import pytest
 from benchmarks.conditions import noisy
 from benchmarks.scoring import spoken_words
 from benchmarks.tracks import PEOPLE, Track, clips
-from pipeline.recognition.engine import DecodeRequest
-from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.engine import NO_HINTS, DecodeRequest, Hints
 from pipeline.recognition.engines.load import load
-from pipeline.recognition.engines.whisper.prompts import hint_tokens
-from pipeline.recognition.hints import NO_HINTS, Hints
+from pipeline.recognition.engines.whisper.windows import hint_tokens
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.words import join_words
 
 RARE = {"austen_0890": "cold-hearted", "austen_0920": "respectable", "austen_0930": "amiable"}

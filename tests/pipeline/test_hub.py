@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ModelUnavailable
-from pipeline.recognition.engines import hub as hubs
-from pipeline.recognition.engines.hub import ModelDownload, find_cached
+from pipeline.recognition.engines import models
+from pipeline.recognition.engines.models import ModelDownload, find_cached
 from tests.hubs import hub, put_into_cache
 
 REPOSITORY = "somebody/whisper-of-mine"
@@ -36,7 +36,7 @@ def download(cache_dir: Path, repository: str = REPOSITORY, *, wait_s: float = 6
 
 def test_a_download_lands_in_the_cache_and_is_found_there(tmp_path, caplog):
     assert find_cached(REPOSITORY, tmp_path) is None
-    with caplog.at_level(logging.INFO, logger=hubs.__name__):
+    with caplog.at_level(logging.INFO, logger=models.__name__):
         folder = download(tmp_path)
     assert {path.name for path in folder.iterdir()} == set(FILES) - {"README.md"}
     assert (folder / "model.bin").read_bytes() == FILES["model.bin"]
@@ -85,7 +85,7 @@ def test_without_a_network_the_sentence_says_how_to_bring_a_model(tmp_path, monk
 
 
 def test_a_hub_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(hubs, "REACH_S", 3.0)
+    monkeypatch.setattr(models, "REACH_S", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ModelUnavailable, match="gave no answer within 3 s"):

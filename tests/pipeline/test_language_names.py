@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.language_names import NamedLanguage, english_name, language_named, nearest_language, unknown_language
+from pipeline.languages import NamedLanguage, english_name, language_named, nearest_language, unknown_language
 from tests.pipeline.layouts import LANGUAGES
 
 CODES = st.sampled_from(LANGUAGES)

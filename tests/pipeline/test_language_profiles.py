@@ -1,10 +1,10 @@
-"""Tests of language_profiles.py: how wide text is, what may not be parted, and what is read from right to left."""
+"""Tests of profiles in languages.py: how wide text is, what may not be parted, and what is read from right to left."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.language_profiles import (
+from pipeline.languages import (
     CREDITS,
     PLAIN,
     UNSPACED,

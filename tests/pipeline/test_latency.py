@@ -1,4 +1,4 @@
-"""Tests of latency.py: what a session gives up to have its words sooner, and how long it waits to have them right."""
+"""Tests of latency: what a session gives up to have its words sooner, and how long it waits to have them right."""
 
 import pytest
 from hypothesis import given
@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from pipeline.audio import WINDOW, position
 from pipeline.events import Finalized, Partial, SegmentClosed, WordsCommitted
 from pipeline.live_stream import LiveStream
-from pipeline.recognition.latency import ACCURATE, BALANCED, LATENCIES, LOW, with_latency
 from pipeline.recognition.stream import StreamCore
-from pipeline.recognition.stream_options import StreamOptions
+from pipeline.recognition.stream_options import ACCURATE, BALANCED, LATENCIES, LOW, StreamOptions, with_latency
 from pipeline.words import join_words
 from tests.pipeline.live_streams import ScriptedRecogniser, Voice, committed_words, in_real_time, run_whole
 from tests.pipeline.scripted_streams import assert_well_formed, perfect, stream, talk, voice

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.audio import RATE
-from pipeline.recognition.engine import TASKS, DecodeRequest
+from pipeline.recognition.engine import TASKS, DecodeRequest, Hints
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
-from pipeline.recognition.hints import Hints
 from pipeline.words import Word
 from tests.pipeline.layouts import make_model
 from tests.pipeline.noting import RecordingModel

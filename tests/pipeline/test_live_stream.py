@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline import live_stream as session_module
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import RATE, WINDOW, Windows, position
 from pipeline.errors import TooFast
-from pipeline.events import Event, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
-from pipeline.ingest.framer import Windows
+from pipeline.events import MAX_UNREAD, Event, EventClock, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
 from pipeline.live_stream import ENOUGH_BUFFERED, WINDOWS, LiveStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.timed_events import MAX_UNREAD, EventClock
 from pipeline.words import join_words
 from tests.pipeline.live_streams import (
     LENGTH,

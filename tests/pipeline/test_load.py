@@ -14,11 +14,11 @@ from pipeline.audio import position
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
 from pipeline.recognition.engines import models
-from pipeline.recognition.engines.found import EngineSettings, FoundModel
 from pipeline.recognition.engines.load import find_models, load
 from pipeline.recognition.engines.whisper import loading
 from pipeline.recognition.engines.whisper import windows as known_windows
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
+from pipeline.recognition.model_set import EngineSettings, FoundModel
 from tests.pipeline.sounds import SPEECH
 
 MODEL = str(SPEECH / "tiny-whisper")
@@ -191,7 +191,7 @@ def test_several_models_are_found_with_what_each_hears(tmp_path):
 
 
 def test_a_model_is_not_named_for_a_language_that_it_does_not_know(tmp_path):
-    with pytest.raises(ModelUnavailable, match=r"tiny\.en does not hear 'es'"):
+    with pytest.raises(ModelUnavailable, match=r"tiny\.en does not know 'es'"):
         find_models(EngineSettings(model=f"{MODEL},es=tiny.en", cache_dir=tmp_path, device="cpu"))
 
 

@@ -1,12 +1,12 @@
-"""Tests of merging.py: no word comes twice, and new words are found."""
+"""Tests of find_new_words(): no word comes twice, and new words are found."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
+from pipeline.recognition.agreement import find_new_words, select_of_turn
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
-from pipeline.recognition.merging import find_new_words, select_of_turn
 from pipeline.words import Word, join_words
 from tests.pipeline.scripted_streams import perfect, result_of, stream, talk, timed_words, voice
 

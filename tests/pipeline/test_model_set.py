@@ -50,7 +50,7 @@ async def test_each_language_is_heard_by_the_model_that_is_named_for_it_or_by_th
         assert names == {"en": "small", "fr": "wide", "es": "wide", "de": "large", None: "wide"}
         assert models.languages == {"en", "fr", "es", "de"}
         assert (models.first, models.shows_itself("en"), models.shows_itself("fr")) == ("en", True, False)
-        with pytest.raises(EngineFailed, match="no model hears ja"):
+        with pytest.raises(EngineFailed, match="No model here knows ja"):
             await models.model_for("ja")
 
 

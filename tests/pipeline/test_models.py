@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ModelUnavailable
-from pipeline.packaged import PackagedFolder
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.models import (
     Choice,
@@ -24,7 +23,7 @@ from pipeline.recognition.engines.models import (
     read_choice,
     translates,
 )
-from pipeline.weights import INSTALLED, PUBLISHED
+from pipeline.weights import INSTALLED, PUBLISHED, PackagedFolder
 from tests.hubs import hub, put_into_cache
 from tests.pipeline.sounds import SPEECH
 from tests.processes import output_of
@@ -197,7 +196,7 @@ def test_packages_of_weights_are_never_imported(bundled_model, base_model):
     assert base_model
     program = """
 import sys
-from pipeline.recognition.engines.found import EngineSettings
+from pipeline.recognition.model_set import EngineSettings
 from pipeline.recognition.engines.load import load
 for model in "tiny.en", "base":
     load(EngineSettings(model=model, windows="full")).close()

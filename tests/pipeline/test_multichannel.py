@@ -1,4 +1,4 @@
-"""Tests of multichannel.py in virtual time: each channel is heard as if it were alone, and all are one stream."""
+"""Tests of MultichannelStream in virtual time: each channel is heard as if it were alone, and all are one stream."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline.audio import RATE, WINDOW, position
-from pipeline.events import Finalized, Partial
-from pipeline.live_stream import LiveStream
-from pipeline.multichannel import MultichannelStream
+from pipeline.events import Finalized, Partial, TimedEvent
+from pipeline.live_stream import LiveStream, MultichannelStream
 from pipeline.recognition.stream_options import StreamStart
-from pipeline.timed_events import TimedEvent
 from pipeline.words import Word
 from tests.pipeline.live_streams import (
     LENGTH,

@@ -1,12 +1,11 @@
-"""Tests of phrases.py: where the words of one decode job are cut into segments."""
+"""Tests of phrases(): where the words of one decode job are cut into segments."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.engine import RecognitionResult
-from pipeline.recognition.phrases import phrases
+from pipeline.recognition.engine import RecognitionResult, phrases
 from pipeline.words import Word
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.text.address_words import ADDRESS_LANGUAGES
+from pipeline.text.addresses import ADDRESS_LANGUAGES
 from pipeline.text.figures import Reader, bare
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions

@@ -159,14 +159,14 @@ async def test_two_replicas_hear_two_windows_at_the_same_time():
 
 async def test_a_call_that_hangs_fails_everyone_until_it_comes_back():
     async with scheduling(max_batch=1, replicas=2) as (model, scheduler):
-        scheduler._longest_call_s = 0.05
+        scheduler.longest_call_s = 0.05
         tasks = await request_windows(scheduler, *((n, "a", Urgency.BATCH) for n in range(4)))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(answer, EngineTimeout) for answer in answers)
         assert not admits(scheduler)
         with pytest.raises(EngineTimeout):
             await scheduler.recognise(window(4), tenant="a")
-        scheduler._longest_call_s = 60.0  # later calls may take longer than the one that hangs
+        scheduler.longest_call_s = 60.0  # later calls may take longer than the one that hangs
         model.gate.release(1)
         await asyncio.sleep(0.05)
         assert not admits(scheduler), "the other one still hangs"
@@ -230,7 +230,7 @@ async def test_calls_of_two_models_share_the_machine_by_their_replicas():
 
 async def test_a_model_that_hangs_does_not_stop_another():
     async with two_models() as (_, one, other_model, other):
-        one._longest_call_s = 0.05
+        one.longest_call_s = 0.05
         hanging = await request_windows(one, (0, "a", Urgency.FINAL))
         waiting = await request_windows(other, (1, "b", Urgency.FINAL))
         other_model.gate.release(1)

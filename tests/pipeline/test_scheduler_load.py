@@ -204,7 +204,7 @@ async def test_the_whole_machine_is_used_again_some_time_after_the_last_word():
 
 @pytest.mark.usefixtures("by_hand")
 async def test_a_machine_of_many_cores_hears_several_speakers_at_the_same_time():
-    async with scheduling(max_batch=1, replicas=3, file_replicas_amid_speech=1) as (model, scheduler):
+    async with scheduling(max_batch=1, replicas=3, file_replicas_during_speech=1) as (model, scheduler):
         tasks = await request_windows(scheduler, *((n, "a", Urgency.PARTIAL) for n in range(5)))
         await wait_for_calls(model, 3)
         assert under_way(scheduler) == 3

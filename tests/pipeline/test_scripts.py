@@ -1,4 +1,4 @@
-"""Tests of scripts.py: Chinese in the characters that the client asked for, live and in files."""
+"""Tests of ScriptWriter: Chinese in the characters that the client asked for, live and in files."""
 
 from itertools import pairwise
 
@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text.options import TextOptions
-from pipeline.text.scripts import ScriptWriter
-from pipeline.text.stage import TextStage
+from pipeline.text.stage import ScriptWriter, TextStage
 from pipeline.words import Word, join_words
 
 SIMPLIFIED = (

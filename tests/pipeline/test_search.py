@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.audio import RATE
-from pipeline.documents.search import MAX_HITS, search_objects
+from pipeline.documents.formats import MAX_HITS, search_objects
 from pipeline.words import Segment, Word
 
 

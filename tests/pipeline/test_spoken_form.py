@@ -1,11 +1,12 @@
-"""Tests of spoken_form.py: what is the same word however it is written, and how long it takes."""
+"""Tests of what is compared and timed in words: what is the same word however it is written, and how long it takes."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import position
-from pipeline.recognition.spoken_form import longest_time, may_pause, plain
+from pipeline.languages import plain
+from pipeline.recognition.voicing import longest_time, may_pause
 
 
 def test_numbers_and_spelled_words_take_longer_than_other_words_of_so_many_letters():

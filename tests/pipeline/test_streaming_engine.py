@@ -14,15 +14,13 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples, Windows, position
 from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
-from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels
 from pipeline.recognition.engines.load import ENGINES, load
-from pipeline.recognition.model_set import ModelSet
+from pipeline.recognition.model_set import EngineSettings, FoundModel, FoundModels, ModelSet
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
@@ -40,7 +38,7 @@ class FrameEngine:
     name = model = "frames"
     languages = frozenset({"en"})
     translates = False
-    max_batch = replicas = file_replicas_amid_speech = 1
+    max_batch = replicas = file_replicas_during_speech = 1
     longest_job = position(20)
 
     def bucket(self, request: DecodeRequest) -> Hashable:
@@ -124,7 +122,7 @@ def as_file(engine: Engine, samples: Samples, path: Path) -> tuple[Word, ...]:
             closing(Isolation()) as isolation,
             ThreadPoolExecutor(1) as threads,
         ):
-            batch = Batch(engine=engine, models=models, voice=Loudness(), isolation=isolation, threads=threads)
+            batch = Batch(engine=engine, models=models, vad=Loudness(), isolation=isolation, threads=threads)
             chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="acct"))]
         return tuple(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -107,11 +107,24 @@ async def test_a_slow_translator_gives_longer_units_and_no_growing_delay():
     assert len(translator.asked) < 30
 
 
-async def test_a_translator_that_takes_ten_seconds_is_said_to_be_late_once():
+async def test_a_translator_that_takes_twelve_seconds_is_said_to_be_late_once_and_until_when():
     target, happened = await translate(Scripted(lambda _, __: 12.0), count=20)
     assert numbers(happened) == list(range(60))
-    assert [one for one in happened if isinstance(one, Outage)] == [Outage(0)]
+    assert [one for one in happened if isinstance(one, Outage)] == [Outage(0), Outage(0, position(39.5))]
     assert lacking(target, happened) == []
+
+
+async def test_a_translator_is_not_said_to_be_late_when_the_words_were():
+    now = asyncio.get_running_loop().time()
+    target, happened = Target(TargetOptions(language="de"), Scripted(lambda _, __: 2.0), Backlog("de")), []
+
+    async def write(one: Happened) -> None:
+        happened.append(one)
+
+    target.add(replace(one, heard_at=now - 30, final_at=now) for one in sentence(0))
+    target.finish()
+    await target.run(write)
+    assert [(type(one), one.lag_s) for one in happened] == [(Translated, 32.0)]
 
 
 async def test_failures_are_retried_with_growing_pauses_and_caught_up():

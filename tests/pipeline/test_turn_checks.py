@@ -1,4 +1,4 @@
-"""Tests of turns that end by meaning: turn_checks.py in whole sessions, and the model of turn_end.py on people."""
+"""Tests of turns that end by meaning: whole sessions, and the model on people."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -11,16 +11,15 @@ import soundfile
 
 from pipeline.audio import RATE, WINDOW, Samples, position, seconds
 from pipeline.errors import EngineFailed
-from pipeline.events import Finalized, SegmentClosed, TurnEnded
+from pipeline.events import Finalized, SegmentClosed, TimedEvent, TurnEnded
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import BEGINNING, StreamOptions, StreamStart, with_turn_checks
-from pipeline.recognition.turn_checks import EAGERNESS, LONGEST_CHECK
-from pipeline.recognition.turn_end import WEIGHTS, TurnEndModel
+from pipeline.recognition.turns import EAGERNESS, LONGEST_CHECK, TurnEndModel
 from pipeline.text.options import TextOptions
 from pipeline.text.rewriting import TextRewriter
 from pipeline.text.stage import TextStage
-from pipeline.timed_events import TimedEvent
+from pipeline.weights import TURN_ENDS
 from pipeline.words import Word
 from tests.pipeline.live_streams import ScriptedRecogniser, Voice, committed_words, in_real_time, run_whole
 from tests.pipeline.scripted_streams import timed_words
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.virtual_time
 
 TWO_PHRASES = timed_words(("we", 0.512, 0.8), ("leave", 0.8, 1.28), ("now", 2.496, 2.88))
 LENGTH_S = 12.0
-installed = pytest.mark.skipif(not WEIGHTS.installed, reason="the weights of turn ends are not installed")
+installed = pytest.mark.skipif(not TURN_ENDS.installed, reason="the weights of turn ends are not installed")
 
 
 class ScriptedTurnEnds:
@@ -171,7 +170,7 @@ async def test_a_turn_that_follows_closely_is_looked_at_with_what_was_said_befor
 
 @installed
 def test_the_model_knows_finished_sentences_of_people_from_begun_ones():
-    assert not WEIGHTS.damaged
+    assert not TURN_ENDS.damaged
     model = TurnEndModel()
     finished, begun = (
         [model(turn_of(name, until)) for name, until in clips]

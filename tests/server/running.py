@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import soundfile
 
-from server.accounts.issuing import open_account
+from server.accounts.keys import open_account
 from server.commands.administration import with_storage
 from server.config import Config
 from server.storage.sql.storage import Storage

@@ -31,9 +31,8 @@ from pipeline.recognition.engines.scripted import SCRIPT, ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.scheduler import SchedulerStatistics
 from pipeline.words import Chunk, Segment, Word
-from server.accounts.issuing import open_account
-from server.accounts.limits import Limits
-from server.accounts.plans import read_limits
+from server.accounts.keys import open_account
+from server.accounts.limits import Limits, read_limits
 from server.app import LIVE_RULES, Service, build
 from server.clock import now_ms
 from server.config import PREFIX, Config
@@ -46,9 +45,8 @@ from server.model.offers import Offer
 from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from server.translation.remote import make_translator
-from server.translation.targets import Translation
-from server.transport.connections import Connections
-from server.transport.descriptors import connection_limits
+from server.translation.translations import Translators
+from server.transport.connections import Connections, connection_limits
 from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
 from tests.waiting import eventually
@@ -276,12 +274,12 @@ async def _serve(
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
 ) -> dict[str, ServedModels]:
-    rehearsal = Batch(engine=engine, models=models, voice=None, isolation=isolation(), threads=threads)
+    rehearsal = Batch(engine=engine, models=models, vad=None, isolation=isolation(), threads=threads)
     live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)
     timeout_s, wait_s = settings.translation_timeout_s, settings.translation_wait_s
-    translation = Translation(models=models, remote=make_translator(settings), timeout_s=timeout_s, wait_s=wait_s)
+    translation = Translators(models=models, remote=make_translator(settings), timeout_s=timeout_s, wait_s=wait_s)
 
     def statistics() -> dict[str, SchedulerStatistics]:
         return {"test": models.schedulers()[engine.model].statistics()}
@@ -298,7 +296,7 @@ def _engines(
             batch=rehearsal,
             live=live,
             offer=sandbox,
-            translation=Translation(models=models),
+            translation=Translators(models=models),
             statistics=statistics,
         ),
     }

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from pipeline.events import TimedEvent
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
 from pipeline.speakers.live import LiveSpeakers
-from pipeline.timed_events import TimedEvent
 from pipeline.timeline import DecidedUpTo, Entry, LanguageFound, StoredWord, Words, end_of
 from pipeline.transcription import Continuation, Transcription
 from pipeline.words import Segment, Word
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.jobs.housekeeping import Chore, Housekeeping
 from server.live.models import LiveModels
 from server.live.parts import LiveRules, SessionParts
@@ -21,12 +21,11 @@ from server.live.reporting import Reporter
 from server.live.session import LiveSession
 from server.live.session_registry import SessionRegistry
 from server.metrics import Metrics
-from server.model.jobs import State
-from server.model.leases import Lease
+from server.model.jobs import Lease, State
 from server.model.orders import LiveOptions, Order
 from server.storage.sql.storage import Storage
-from server.streams.partials import Partials
-from server.translation.targets import Translation
+from server.streams.feed import Partials
+from server.translation.translations import Translators
 from tests.server.serving import LIMITS, isolation
 from tests.server.storing import LEASE_S, submit
 
@@ -46,7 +45,7 @@ async def session_registry(
             storage=storage,
             partials=Partials(),
             engines={"production": hearing},
-            translations={"production": Translation(models=models)},
+            translations={"production": Translators(models=models)},
             isolation=isolation(),
             plans=Plans(storage.accounts, LIMITS),
             metrics=Metrics(),

@@ -37,7 +37,7 @@ class SlowEngine:
     translates: bool = False
     longest_job: int = LONGEST_JOB
     replicas: int = 1
-    file_replicas_amid_speech: int = 1
+    file_replicas_during_speech: int = 1
 
     def bucket(self, request: DecodeRequest) -> Hashable:
         return request.final

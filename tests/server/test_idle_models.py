@@ -1,16 +1,16 @@
-"""Tests of idle_models.py: models that nobody uses are unloaded."""
+"""Models that nobody uses are unloaded."""
 
 import asyncio
 
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import KnownModel, ModelSet
-from server import idle_models
-from server.idle_models import unload_idle
+from server import engines
+from server.engines import unload_idle
 from tests.waiting import eventually
 
 
 async def test_a_model_that_nobody_uses_is_unloaded_but_not_one_that_was_loaded_at_the_start(monkeypatch):
-    monkeypatch.setattr(idle_models, "LOOK_S", 0.01)
+    monkeypatch.setattr(engines, "LOOK_S", 0.01)
     english, closing = frozenset({"en"}), asyncio.Event()
     models = ModelSet([KnownModel("first", english), KnownModel("second", english)], lambda _: ScriptedEngine())
     models.pin("first")

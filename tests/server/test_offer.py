@@ -6,13 +6,13 @@ import orjson
 import pytest
 
 from server.model.offers import Offer, OfferedModel
-from server.storage.postgres.nodes import offer_of
+from server.storage.postgres.open import offer_of
 
 CODES = [f"{first}{second}" for first in "abcdefghij" for second in "abcdefghij"]
 
 
 ENGLISH_ONLY = (
-    "the model tiny.en hears English only and does not translate; scribewire models pull base brings one that does"
+    "the model tiny.en knows English only and does not translate; scribewire models pull base brings one that does"
 )
 UNTRANSLATING = (
     "the model large-v3-turbo writes every language as it is spoken and does not translate; scribewire models pull "
@@ -34,15 +34,15 @@ def test_few_languages_are_listed_and_many_counted(languages, said):
 
 def test_a_language_that_is_not_heard_is_refused_with_what_helps():
     assert offer("tiny.en", "en").refusal("es", "es") == (
-        "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages (scribewire models pull base)"
+        "the model tiny.en knows English (en) only, not 'es'; base knows 99 languages (scribewire models pull base)"
     )
-    assert offer("mine", "en", "de").refusal("es", "es") == "the model mine hears de, en, not 'es'"
+    assert offer("mine", "en", "de").refusal("es", "es") == "the model mine knows de, en, not 'es'"
     assert offer("base", *CODES).refusal("xx", "xx") == (
-        "the model base hears 100 languages, not 'xx'; GET /v1/models lists their codes"
+        "the model base knows 100 languages, not 'xx'; GET /v1/models lists their codes"
     )
     assert (
         offer("scripted", "en", engine="scripted").refusal("es", "es")
-        == "the model scripted hears English (en) only, not 'es'"
+        == "the model scripted knows English (en) only, not 'es'"
     )
     assert len(offer("base", "en").refusal("x" * 10_000, "xx")) < 300
 
@@ -54,7 +54,7 @@ def test_a_named_model_is_refused_with_the_names_of_those_here_that_can():
     )
     here = Offer(engine="whisper", model="base", languages=base.languages, models=(base, tiny, turbo))
     assert here.of("tiny.en").refusal("Spanish", "es") == (
-        "the model tiny.en hears English (en) only, not 'Spanish'; name base or turbo instead, or leave model out"
+        "the model tiny.en knows English (en) only, not 'Spanish'; name base or turbo instead, or leave model out"
     )
     assert (here.of("tiny.en").translation_refusal or "").endswith("; name base instead, or leave model out")
     assert (here.of("turbo").translation_refusal or "").endswith("; name base instead, or leave model out")

@@ -10,21 +10,19 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-from server.accounts.issuing import open_account
+from server.accounts.keys import open_account
 from server.clock import now_ms
 from server.egress.guard import Egress
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.accounts import Account, SigningKeys
 from server.model.deliveries import Delivery
 from server.model.jobs import Job, LiveProgress
 from server.model.orders import Order
-from server.records.links import Links
-from server.records.records import Records
+from server.records.records import Links, Records
 from server.storage.sql.storage import Storage
 from server.webhooks.deliveries import Deliveries
-from server.webhooks.delivery_slots import DeliverySlots
-from server.webhooks.sender import WebhookSender
+from server.webhooks.sender import DeliverySlots, WebhookSender
 from tests.server.peers import ParsedRequest, Peer
 from tests.server.serving import LIMITS
 from tests.server.storing import ManualClock, claim, completion, storage_in, submit

@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 
 from pipeline.words import Chunk
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.egress.fetch import Fetcher
 from server.egress.guard import Egress
+from server.jobs.attempts import WorkerTools
 from server.jobs.finishing import Finisher
 from server.jobs.housekeeping import Chore, Housekeeping, JobChores
 from server.jobs.leases import WorkerRules
 from server.jobs.probing import Prober
-from server.jobs.running import WorkerTools
-from server.jobs.worker import Workers
+from server.jobs.workers import Workers
 from server.metrics import Metrics
 from server.model.jobs import Job
 from server.model.orders import Order

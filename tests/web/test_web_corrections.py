@@ -79,7 +79,7 @@ def test_a_word_is_corrected_and_taken_back_by_keyboard_alone(page, server, key,
 def test_words_are_found_and_replaced_removed_and_given_to_a_named_speaker(page, server, key, job):
     open_editor(page, key, job)
     page.element("#job-editor [type=search]").send_keys("black ORANGE")
-    page.element("#job-editor [aria-label='Replace by']").send_keys("red apple")
+    page.element("#job-editor [aria-label='Replace with']").send_keys("red apple")
     page.script("[...document.querySelectorAll('#job-editor form button')].at(-1).click()")
     page.until_text("#job-editor .transcript", "my red apple")
     page.script("document.querySelector('#job-editor .word').focus()")

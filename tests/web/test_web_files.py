@@ -346,7 +346,7 @@ def test_a_file_is_sent_again_by_itself_when_the_server_is_back(browser, server,
         page.element("#jobs-none, #jobs li")
         line.cut()
         upload(page, CLIP)
-        page.until_text("#uploads li", "en_02.flac.*does not answer. The file is sent again by itself", max_s=40)
+        page.until_text("#uploads li", "en_02.flac.*does not answer. The file will be sent again by itself", max_s=40)
         page.script("location.hash = '#job/job_00000000000000000000000000'")
         page.until_text("#job-title", "does not answer", max_s=40)
         page.script("location.hash = '#files'")

@@ -24,18 +24,18 @@ def placeholder(page: Page, view: str) -> str:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_model_of_several_languages_is_told_with_them(page, view):
+def test_a_model_of_several_languages_is_shown_with_them(page, view):
     page.open(f"#{view}")
-    page.until_text(f"#{view}-view .hears", "^Heard by tiny-whisper in English, French, German, and Spanish.$")
+    page.until_text(f"#{view}-view .hears", "^Models: tiny-whisper for English, French, German, and Spanish.$")
     assert placeholder(page, view) == "detected"
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_the_bundled_model_is_told_with_the_command_for_a_bigger_one(bundled_server, browser, view):
+def test_the_bundled_model_is_shown_with_the_command_for_a_bigger_one(bundled_server, browser, view):
     page = Page(browser, bundled_server.base)
     page.open(f"#{view}")
     line = f"#{view}-view .hears"
-    page.until_text(line, "^Heard by tiny.en in English. scribewire models pull base on the server brings")
+    page.until_text(line, "^Models: tiny.en for English. scribewire models pull base on the server brings")
     assert placeholder(page, view) == "English"
 
 
@@ -43,22 +43,20 @@ def test_a_server_that_cannot_tell_speakers_apart_says_what_helps(browser, tmp_p
     with serve(tmp_path) as server:
         page = Page(browser, server.base)
         page.open("#speak")
-        page.until_text("#speak-view .hears", "^Heard by")
+        page.until_text("#speak-view .hears", "^Models:")
         assert "speakers" not in page.text("#speak-view .hears")
         offers = server.service.parts.offers
         monkeypatch.setitem(offers, "production", replace(offers["production"], speakers=False))  # type: ignore[arg-type]  # other nodes may change it too
         page.open("#speak")
-        page.until_text(
-            "#speak-view .hears", "It cannot tell speakers apart: scripts/setup speakers on the server helps."
-        )
+        page.until_text("#speak-view .hears", "To tell speakers apart, run scripts/setup speakers on the server.")
         browser.get("about:blank")
 
 
-def test_a_language_that_the_model_does_not_hear_is_told_in_its_words(bundled_server, browser):
+def test_a_language_that_the_model_does_not_know_is_refused_in_its_words(bundled_server, browser):
     page = Page(browser, bundled_server.base)
     page.open("#files", key=bundled_server.new_key())
     page.click("#files-view summary")
     page.element("#files-order [name=language]").send_keys("es")
     page.element("#url").send_keys("http://127.0.0.1:1/talk.mp3")
     page.click("#url-form button")
-    page.until_text("#files-problem", r"the model tiny.en hears English \(en\) only, not 'es'")
+    page.until_text("#files-problem", r"the model tiny.en knows English \(en\) only, not 'es'")

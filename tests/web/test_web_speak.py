@@ -290,7 +290,7 @@ def test_the_microphone_is_chosen_and_tried_before_a_session(page, key):
     assert all(name.startswith("Fake") for name in names)
     assert page.text("#speak-clock") == "0:00"
     page.element("#speak-microphone").send_keys(names[-1])
-    page.until_text("#speak-try", "^Try")
+    page.until_text("#speak-try", "^Test")
     start(page)
     page.until(lambda: final_words(page), "words")
     assert not page.all("#speak-sources")[0].is_displayed()
@@ -349,7 +349,7 @@ def test_the_sound_of_a_tab_is_recorded_and_a_silent_choice_is_refused(page, key
       };
       window.silent = true;
     """)
-    page.element("#speak-sound").send_keys("a tab")
+    page.element("#speak-sound").send_keys("sound")
     assert not page.element("#speak-microphone").is_enabled()
     page.click("#speak-toggle")
     page.until_text("#speak-problem", "shares no sound")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines import scripted
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModels
 from pipeline.recognition.engines.whisper import loading
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModels
 
 ENGINES: Mapping[str, Callable[[EngineSettings], FoundModels]] = {
     "whisper": loading.find_models,
@@ -17,7 +17,7 @@ ENGINES: Mapping[str, Callable[[EngineSettings], FoundModels]] = {
 def find_models(settings: EngineSettings) -> FoundModels:
     """Return the models that *settings* choose. One that they name is downloaded if it is not on this machine.
 
-    Raises ModelUnavailable if a named one cannot be had or does not hear its language, or there is none at all.
+    Raises ModelUnavailable if a named one cannot be had or does not know its language, or there is none at all.
     """
     name = next(iter(ENGINES)) if settings.engine == AUTO else settings.engine
     if name not in ENGINES:

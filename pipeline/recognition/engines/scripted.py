@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pipeline.audio import LONGEST_JOB, Samples, position
 from pipeline.recognition.engine import SCRIPTED, DecodeRequest, RecognitionResult
-from pipeline.recognition.engines.found import EngineSettings, FoundModel, FoundModels
+from pipeline.recognition.model_set import EngineSettings, FoundModel, FoundModels
 from pipeline.words import Word
 
 SCRIPT = (  # noqa: SIM905  a list of words would be hard to read
@@ -32,7 +32,7 @@ class ScriptedEngine:
     languages = frozenset({"en"})
     translates = True  # it says English, whatever is spoken
     max_batch = 8
-    replicas = file_replicas_amid_speech = 1
+    replicas = file_replicas_during_speech = 1
     longest_job = LONGEST_JOB
 
     def __init__(self, text: Sequence[str] = SCRIPT) -> None:

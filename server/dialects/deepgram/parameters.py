@@ -11,20 +11,18 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS, RawAudio
-from pipeline.ingest.tracks import SEPARATE, TrackChoice
+from pipeline.ingest.input_formats import CHANNELS, RATES, SEPARATE, SEPARATE_CHANNELS, RawAudio, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape
-from server.jobs.members import InvalidValue, Members, boolean, keywords, plain_name, url_text
-from server.jobs.order_members import EAGERNESS, TRACK
-from server.jobs.orders import live_track, raw_audio, refuse_both, unknown_members
-from server.jobs.spoken import LANGUAGES, Spoken, spoken_languages
-from server.jobs.text_members import PARAGRAPHS, TEXT_MEMBERS, text_options
 from server.model import bounds
 from server.model.errors import Refused, invalid_member
 from server.model.offers import Offer
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions, Order
+from server.parsing.declared import EAGERNESS, TRACK
+from server.parsing.members import InvalidValue, Members, boolean, keywords, plain_name, url_text
+from server.parsing.orders import live_track, raw_audio, refuse_both, unknown_members
+from server.parsing.text import LANGUAGES, PARAGRAPHS, TEXT_MEMBERS, Spoken, spoken_languages, text_options
 
 RAW = {"linear16": "pcm_s16le", "linear32": "pcm_f32le", "mulaw": "mulaw", "alaw": "alaw"}
 FILES = ("ogg-opus", "flac")  # containers, like all audio whose encoding is not named
@@ -271,7 +269,7 @@ def _check_utterance_end(value: int | None, members: Members, *, interim: bool) 
         members.refuse("utterance_end_ms", "missing_companion", "needs interim_results=true")
 
 
-# --- parsers, as those of server/jobs/members.py ---------------------------------------------------------------------
+# --- parsers, as those of server/parsing/members.py ---------------------------------------------------------------
 
 
 def _model_among(offer: Offer) -> Callable[[Sequence[object]], str | None]:

@@ -18,27 +18,23 @@ import orjson
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from server.accounts.issuing import fresh_id
-from server.accounts.signed import CLIENT_SECRET
+from server.accounts.keys import fresh_id
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SocketSession, open_session
-from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
+from server.dialects.dialect import Frame, SocketSession, open_session
+from server.dialects.openai.bodies import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
-from server.dialects.openai.secrets import ClientSecrets
-from server.dialects.openai.session_config import NO_REDACTION, TranscriptionConfig
-from server.http.caller import Caller
+from server.dialects.openai.session_config import NO_REDACTION, ClientSecrets, TranscriptionConfig
+from server.http.operation import Caller
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of, socket_route
 from server.model.errors import FieldError, Refused
 from server.model.ids import Prefix
 from server.model.offers import Offer
-from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime"
 SUBPROTOCOL = "realtime"
-KEY_SUBPROTOCOL = "openai-insecure-api-key."
 IDLE_S = 3600.0  # a socket whose client sends nothing for this long is closed
 STOPPING_S = 1.0  # how long a client that comes while the server stops is kept; then the server no longer listens
 EMPTY = (
@@ -84,12 +80,16 @@ class Realtime:
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
         self.parts.access.check_page(websocket)
-        caller, wanted = await self._identify(websocket)
+        caller, session = await self.secrets.identify(websocket)
         offer = self.parts.offers[caller.environment]
         _check_query(websocket, offer)
         offered: Sequence[str] = websocket.scope["subprotocols"]
         model = websocket.query_params.get("model", offer.names[0])
-        start = wanted or TranscriptionConfig(transcription={"model": model}, model=offer.model_named(model))
+        start = (
+            TranscriptionConfig(transcription={"model": model}, model=offer.model_named(model))
+            if session is None
+            else TranscriptionConfig().with_changes(session, offer)
+        )
         with self.parts.stream_limits.hold_socket(caller):
             await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
             await self._refuse_while_stopping()
@@ -103,15 +103,7 @@ class Realtime:
         """
         if self.parts.session_registry.closing:
             await asyncio.sleep(STOPPING_S)
-            raise Problem("shutting_down", "the server is restarting; connect again to go on")
-
-    async def _identify(self, websocket: WebSocket) -> tuple[Caller, TranscriptionConfig | None]:
-        """The caller, by its key or by a client secret, and the secret's configuration. Raises RequestError."""
-        offered = [name for name in websocket.scope["subprotocols"] if name.startswith(KEY_SUBPROTOCOL)]
-        secret = bearer(websocket.headers) or (offered[0].removeprefix(KEY_SUBPROTOCOL) if offered else None)
-        if secret is not None and secret.startswith(CLIENT_SECRET):
-            return await self.secrets.identify(websocket, secret)
-        return await self.parts.access.identify(websocket, secret=secret), None
+            raise Problem("shutting_down", "The server is restarting. Connect again to go on.")
 
 
 def _check_query(websocket: WebSocket, offer: Offer) -> None:

@@ -13,35 +13,37 @@ from itertools import count
 from typing import Any
 
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
 
-from pipeline.language_names import ENGLISH
-from pipeline.language_profiles import UNSPACED
-from server.accounts.issuing import fresh_id
+from pipeline.languages import ENGLISH, UNSPACED
+from server.accounts.keys import fresh_id
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SocketSession, open_session
-from server.dialects.openai.errors import unknown_model
+from server.dialects.dialect import Frame, SocketSession, open_session
+from server.dialects.openai.bodies import unknown_model
 from server.dialects.openai.items import ServerEvent
 from server.dialects.openai.realtime import (
     ERROR_STYLE,
     IDLE_S,
-    KEY_SUBPROTOCOL,
     SUBPROTOCOL,
     Misunderstood,
     decode_audio,
     error_event,
     parse_message,
 )
-from server.http.caller import Caller
+from server.dialects.openai.session_config import MAX_BODY, ClientSecrets
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body
 from server.http.sockets import Socket, socket_route
-from server.jobs.members import Members
-from server.jobs.orders import targets_among
 from server.model.errors import Refused, invalid_member
 from server.model.ids import Prefix
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
-from server.requests.access_control import bearer
-from server.requests.parts import RouteParts
+from server.parsing.members import Members
+from server.parsing.orders import targets_among
+from server.requests.request import RouteParts
 from server.waiting import until_first
 
 ROUTE = "/v1/realtime/translations"
@@ -87,12 +89,12 @@ class TranslationConfig:
             word_timestamps=True, model=offer.model_named(self.model), translate_to=(self.language,), live=live
         )
 
-    def session_object(self, session_id: str) -> Mapping[str, Any]:
+    def session_object(self, session_id: str, *, expires_s: int) -> Mapping[str, Any]:
         return {
             "id": session_id,
             "type": "translation",
             "model": self.model,
-            "expires_at": now_ms() // 1000 + round(IDLE_S),
+            "expires_at": expires_s,
             "output_modalities": ["text"],
             "audio": {
                 "input": {"transcription": self.transcription, "noise_reduction": self.noise_reduction},
@@ -111,24 +113,49 @@ def _inner(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 @dataclass(frozen=True, slots=True)
 class RealtimeTranslations:
     parts: RouteParts
+    secrets: ClientSecrets
 
     def routes(self) -> list[WebSocketRoute]:
         return [socket_route(ROUTE, self._serve, metrics=self.parts.metrics, error_style=ERROR_STYLE)]
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                Endpoint("POST", f"{ROUTE}/client_secrets", self._make_secret, "createTranslationClientSecret"),
+                summary=f"Make a short-lived credential for {ROUTE}",
+                description="It is good in place of the API key there and nowhere else, as long as that key is.",
+                **json_body("ClientSecretRequest", most=MAX_BODY, example={"session": {"model": "whisper-1"}}),
+                answers={200: Answer("The credential", ref("ClientSecret"))},
+                codes=("model_not_found",),
+            )
+        ]
+
+    async def _make_secret(self, request: Request, caller: Caller) -> Response:
+        return await self.secrets.issue(request, caller, _config_of)
+
     async def _serve(self, socket: Socket) -> None:
         websocket = socket.websocket
         self.parts.access.check_page(websocket)
-        offered: Sequence[str] = websocket.scope["subprotocols"]
-        keys = [name.removeprefix(KEY_SUBPROTOCOL) for name in offered if name.startswith(KEY_SUBPROTOCOL)]
-        secret = bearer(websocket.headers) or next(iter(keys), None)
-        caller = await self.parts.access.identify(websocket, secret=secret)
+        caller, session = await self.secrets.identify(websocket)
         offer = self.parts.offers[caller.environment]
-        model = websocket.query_params.get("model", offer.names[0])
-        if not (offer.has(model) or model == "gpt-realtime-translate"):
-            raise unknown_model(model, offer)
+        start = _config_of({**(session or {}), **_named_model(websocket)}, offer)
         with self.parts.stream_limits.hold_socket(caller):
-            await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
-            await _Conversation(socket, self.parts, caller, offer, TranslationConfig(model)).talk()
+            await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None)
+            await _Conversation(socket, self.parts, caller, offer, start).talk()
+
+
+def _named_model(websocket: WebSocket) -> Mapping[str, str]:
+    return {name: value for name, value in websocket.query_params.items() if name == "model"}
+
+
+def _config_of(session: Mapping[str, Any], offer: Offer) -> TranslationConfig:
+    """The configuration that a session begins with. Raises Problem model_not_found, Refused invalid_parameter."""
+    model = session.get("model", offer.names[0])
+    if not isinstance(model, str):
+        raise invalid_member("session.model", "invalid_type", "must be text")
+    if not (offer.has(model) or model == "gpt-realtime-translate"):
+        raise unknown_model(model, offer)
+    return TranslationConfig(model).with_changes(session, offer)
 
 
 @dataclass(slots=True)
@@ -150,7 +177,7 @@ class _Conversation:
     async def talk(self) -> None:
         """Converse until the client leaves or closes the session. Raises the reason of any other end."""
         try:
-            await self._send({"type": "session.created", "session": self.wanted.session_object(self._id)})
+            await self._send({"type": "session.created", "session": self._session_object()})
             await until_first(self._read(), self._listen())
         finally:
             await self._stack.aclose()
@@ -183,6 +210,9 @@ class _Conversation:
 
     async def _send(self, event: ServerEvent) -> None:
         await self.socket.send(orjson.dumps({"event_id": f"event_{next(self._events)}", **event}))
+
+    def _session_object(self) -> Mapping[str, Any]:
+        return self.wanted.session_object(self._id, expires_s=now_ms() // 1000 + round(IDLE_S))
 
     async def _read(self) -> None:
         while True:
@@ -228,7 +258,7 @@ class _Conversation:
         if wanted.language != self.wanted.language:
             await self._end_session()
         self.wanted = wanted
-        await self._send({"type": "session.updated", "session": wanted.session_object(self._id)})
+        await self._send({"type": "session.updated", "session": self._session_object()})
 
     async def _open_session(self) -> SocketSession:
         websocket = self.socket.websocket

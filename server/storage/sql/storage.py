@@ -3,9 +3,8 @@
 from server.keyed_limits import LocalRates
 from server.model.accounts import SigningKeys
 from server.storage.ports import BlobStore, Offers, RateCounter, Relay
-from server.storage.sql.accounts import AccountStore
-from server.storage.sql.channels import ChannelStore
-from server.storage.sql.counters import Counter
+from server.storage.sql.accounts import AccountStore, ChannelStore
+from server.storage.sql.allowances import Counter
 from server.storage.sql.database import Database
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.outbox import Outbox
@@ -31,7 +30,7 @@ class Storage:
         offers: Offers | None = None,
         relay: Relay | None = None,
     ) -> None:
-        self._database, self._blobs = database, blobs
+        self.database, self._blobs = database, blobs
         self.blobs, self.signing_keys, self.jobs = blobs, signing_keys, jobs
         self.rates, self.offers, self.relay = rates or LocalRates(), offers, relay
         self.timelines = Timelines(database)
@@ -47,9 +46,9 @@ class Storage:
 
         Usually one process does. If two do for a moment, they only do the same work twice.
         """
-        return self._database.leads
+        return self.database.leads
 
     async def close(self) -> None:
         """Finish all writes, and release threads and files. No store may be used afterwards."""
-        await self._database.close()
+        await self.database.close()
         await self._blobs.close()

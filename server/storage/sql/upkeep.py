@@ -1,16 +1,34 @@
-"""The Upkeep: the record of erasures, deleting old data, and wiping the files."""
+"""Erases results that nobody keeps, records erasures, deletes old data, and wipes the files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
-from server.model import erasures
 from server.model.accounts import SIGNUP_PLAN
-from server.model.erasures import ErasedPart, Erasure, ErasureReason
+from server.model.jobs import ErasedPart, Erasure, ErasureReason, Job
 from server.storage.sql.database import Database, SqlStore, Transaction, marks, select_number, write_method
+from server.storage.sql.listing import forget_words
+from server.storage.sql.rows import job_of, order_of, text_of
 from server.storage.sql.submission import KEY_KEPT_MS
+from server.storage.sql.timeline import erase_words
 
-COUNTERS_KEPT_MS = 62 * 24 * 60 * 60 * 1000  # after their window, for the operator's questions
+DAY_MS = 24 * 60 * 60 * 1000
+
+USAGE_KEPT_MS = 62 * DAY_MS
+"""What an ended job used."""
+COUNTERS_KEPT_MS = USAGE_KEPT_MS
+"""Counted allowances, after their window, for the operator's questions."""
+ADDRESSES_KEPT_MS = 30 * DAY_MS
+"""The failures of webhook addresses and which are disabled. The time begins with the last change."""
+KEYS_KEPT_MS = 30 * DAY_MS
+"""Keys that were revoked or have expired."""
+UNTRIED_ACCOUNTS_KEPT_MS = 30 * DAY_MS
+"""Accounts with the plan SIGNUP_PLAN, without own limits and jobs, none of whose keys was ever used."""
+IDLE_ACCOUNTS_KEPT_MS = 365 * DAY_MS
+"""Such accounts whose keys were used. The time begins with the last use."""
+ERASURES_KEPT_MS = 730 * DAY_MS
 AT_ONCE = 500  # accounts forgotten in one transaction
+
 FORGOTTEN_ACCOUNTS = """
     SELECT id FROM accounts WHERE created_at <= ?
         AND NOT EXISTS (SELECT 1 FROM jobs WHERE account = accounts.id)
@@ -24,9 +42,55 @@ FORGOTTEN_ACCOUNTS = """
 """Selects accounts without jobs: those from open signup if no key was used lately, others if they have no key."""
 
 
+ERASABLE = """
+    SELECT * FROM jobs WHERE kept = 0 AND erased_at IS NULL AND finished_at IS NOT NULL
+        AND (answered_at IS NOT NULL OR state != 'completed')
+        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE job = jobs.id AND state = 'pending')
+"""
+
+
 def note_erasure(tx: Transaction, job_id: str, what: ErasedPart, why: ErasureReason) -> None:
     """Record that a part of the job is erased, in the transaction that erases it."""
     tx.run("INSERT INTO erasures (job, at, what, why) VALUES (?, ?, ?, ?)", (job_id, tx.now, what, why))
+
+
+def note_answered(tx: Transaction, job_id: str) -> None:
+    """Note that the client has all results of a job whose order keeps none."""
+    noted = tx.run(
+        "UPDATE jobs SET answered_at = ? WHERE id = ? AND kept = 0 AND finished_at IS NOT NULL AND answered_at IS NULL",
+        (tx.now, job_id),
+    )
+    if noted:
+        tx.announce(job_id)
+
+
+def list_to_erase(tx: Transaction, *, limit: int) -> list[Job]:
+    """Ended jobs whose order keeps no results, and whose results may be erased now.
+
+    The client has the results, or the job did not complete and has none. No webhook of the job is pending.
+    """
+    return [job_of(row) for row in tx.all(f"{ERASABLE} LIMIT ?", (limit,))]
+
+
+def erase_outputs(tx: Transaction, job_id: str) -> str | None:
+    """Erase the results of a job that list_to_erase() would list, and record the erasure, in one commit.
+
+    Text, words, prompt and artifacts are deleted; the record, its metadata and its deliveries stay. Returns the blob
+    prefix to delete; None if list_to_erase() would not list the job.
+    """
+    row = tx.one(f"{ERASABLE} AND id = ? FOR UPDATE", (job_id,))
+    if row is None:
+        return None
+    tx.run(
+        "UPDATE jobs SET text = NULL, speakers = NULL, options = ?, erased_at = ? WHERE id = ?",
+        (text_of(replace(order_of(row["options"]), prompt="", keywords=(), known_speakers=())), tx.now, job_id),
+    )
+    tx.run("DELETE FROM artifacts WHERE job = ?", (job_id,))
+    erase_words(tx, job_id)
+    forget_words(tx, job_id)
+    note_erasure(tx, job_id, ErasedPart.OUTPUTS, ErasureReason.NOT_KEPT)
+    tx.announce(job_id)
+    return job_id
 
 
 def _forget_passed(tx: Transaction) -> None:
@@ -74,7 +138,7 @@ class Upkeep(SqlStore):
     forget_passed = write_method(_forget_passed)
 
     async def forget_old(self) -> int:
-        """Delete what is older than model/erasures.py allows, and return the number of rows.
+        """Delete what is older than the times above allow, and return the number of rows.
 
         These are the usage of ended jobs, the health of webhook addresses, ended keys, unused accounts, the record of
         erasures, and virtual times that the queue has passed.
@@ -92,13 +156,13 @@ def _last_erasure(tx: Transaction) -> int:
 def _forget_rows(tx: Transaction) -> int:
     now = tx.now
     return (
-        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - erasures.USAGE_KEPT_MS,))
-        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - erasures.ADDRESSES_KEPT_MS,))
+        tx.run("DELETE FROM usage WHERE finished_at <= ?", (now - USAGE_KEPT_MS,))
+        + tx.run("DELETE FROM addresses WHERE changed_at <= ?", (now - ADDRESSES_KEPT_MS,))
         + tx.run(
             "DELETE FROM keys WHERE revoked_at <= :before OR expires_at <= :before",
-            {"before": now - erasures.KEYS_KEPT_MS},
+            {"before": now - KEYS_KEPT_MS},
         )
-        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - erasures.ERASURES_KEPT_MS,))
+        + tx.run("DELETE FROM erasures WHERE at <= ?", (now - ERASURES_KEPT_MS,))
         # An account never starts before the time that the queue has reached, so an earlier time means nothing.
         + tx.run(
             "DELETE FROM fairness WHERE account != '' AND virtual_time <="
@@ -110,8 +174,8 @@ def _forget_rows(tx: Transaction) -> int:
 def _select_forgotten(tx: Transaction, among: Sequence[str] = ()) -> list[str]:
     """Select at most AT_ONCE accounts that may be deleted. With *among*: only accounts of it; their rows are locked."""
     ends = f" AND id IN ({marks(among)}) FOR UPDATE" if among else f" LIMIT {AT_ONCE}"
-    untried = tx.now - erasures.UNTRIED_ACCOUNTS_KEPT_MS
-    idle = tx.now - erasures.IDLE_ACCOUNTS_KEPT_MS
+    untried = tx.now - UNTRIED_ACCOUNTS_KEPT_MS
+    idle = tx.now - IDLE_ACCOUNTS_KEPT_MS
     rows = tx.all(FORGOTTEN_ACCOUNTS + ends, (untried, SIGNUP_PLAN, untried, idle, *among))
     return [row["id"] for row in rows]
 

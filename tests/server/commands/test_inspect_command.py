@@ -32,7 +32,7 @@ def test_it_tells_which_track_is_heard_and_on_which_somebody_speaks(tmp_path):
     assert 0.5 < found["speech"] <= found["length"]["sound"]
     assert [warning["code"] for warning in found["warnings"]] == ["other_tracks"]
     said = inspect(path)
-    assert "→ track 2 (Microphone): aac, 48000 Hz, mono, somebody speaks, is heard" in said.stdout
+    assert "→ track 2 (Microphone): aac, 48000 Hz, mono, somebody speaks, is transcribed" in said.stdout
     assert "  track 1: aac, 48000 Hz, mono, nobody speaks" in said.stdout
 
 
@@ -49,7 +49,7 @@ def test_it_tells_the_level_the_copies_and_what_would_be_left_out(tmp_path):
     assert all(warning["message"] for warning in found["warnings"])
 
 
-@pytest.mark.parametrize(("content", "says"), [(None, "There is no such file."), (b"x" * 999, "no audio container")])
+@pytest.mark.parametrize(("content", "says"), [(None, "There is no such file."), (b"x" * 999, "no known audio format")])
 def test_what_cannot_be_inspected_is_one_sentence(tmp_path, content, says):
     path = tmp_path / "file"
     if content is not None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.packaged import PackagedFile
 from pipeline.recognition.engines.models import bundled_folder
 from pipeline.speakers.options import INSTALL
-from pipeline.weights import PUBLISHED
+from pipeline.weights import PUBLISHED, PackagedFile
 from server.commands import models
 from server.commands.models import speaker_summary
 from tests.hubs import hub
@@ -154,7 +153,7 @@ def test_the_server_says_which_model_hears_and_how_to_get_a_bigger_one(bundled_s
 
 
 def test_a_language_that_the_model_does_not_hear_is_refused_everywhere(bundled_server):
-    said = "the model tiny.en hears English (en) only, not 'es'; base hears 99 languages (scribewire models pull base)"
+    said = "the model tiny.en knows English (en) only, not 'es'; base knows 99 languages (scribewire models pull base)"
     with bundled_server.client(bundled_server.new_key()) as client:
         files = {"file": ("a.flac", CLIP.read_bytes())}
         by_upload = client.post("/v1/transcribe", files=files, data={"language": "es"})

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pipeline.timeline import unpack
 from server.config import PREFIX
-from server.model.erasures import ErasureReason
+from server.model.jobs import ErasureReason
 from server.storage.postgres.open import open_storage as open_database
 from server.storage.s3.open import open_bucket
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.folder import claim_folder
+from server.storage.sqlite.open import claim_folder
 from tests.processes import ROOT
 from tests.server.buckets import BucketService
 from tests.server.postgres import shared_cluster

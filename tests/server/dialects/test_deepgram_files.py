@@ -14,7 +14,7 @@ from deepgram.listen.v1.types.listen_v1metadata import ListenV1Metadata
 from deepgram.types import ListenV1AcceptedResponse
 from standardwebhooks import Webhook
 
-from pipeline.recognition.hints import Hints
+from pipeline.recognition.engine import Hints
 from server.accounts.signed import CLIENT_SECRET, GRANT, make_credential, read_credential
 from server.dialects.deepgram.answers import failure
 from server.model.accounts import SigningKeys

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from pipeline.recognition.engine import TASKS
-from pipeline.recognition.hints import Hints
-from server.dialects.openai.file_parameters import KNOWN
+from pipeline.recognition.engine import TASKS, Hints
+from server.dialects.openai.files import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
-from server.jobs.known_speakers import KNOWN_SPEAKERS
 from server.model.offers import OPENAI_MODELS
+from server.parsing.declared import KNOWN_SPEAKERS
 from tests.server.running import Server, run_server
 from tests.server.serving import AppServer, wav
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from websockets.exceptions import InvalidStatus
 
 from tests.server.serving import AppServer, serve
 from tests.server.stand_in import Translator, stand_in
@@ -103,3 +104,28 @@ async def test_a_mistake_is_named_and_the_session_goes_on(server, session, param
         assert "takes no event" in (await read(open_, "error"))[-1].error.message
         await open_.session.close()
         await read(open_, "session.closed")
+
+
+async def test_a_client_secret_opens_the_session_that_it_was_made_for_and_nothing_else(server):
+    async with client(server) as owner:
+        secret = await owner.realtime.translations.client_secrets.create(
+            session={"model": "gpt-realtime-translate", "audio": {"output": {"language": "de"}}},
+            expires_after={"anchor": "created_at", "seconds": 30},
+        )
+        other = await owner.realtime.client_secrets.create(session={"type": "transcription"})
+    assert secret.session.audio.output.language == "de"
+    async with AsyncOpenAI(base_url=f"{server.base}/v1", api_key=secret.value) as browser:
+        async with browser.realtime.translations.connect(model="gpt-realtime-translate") as open_:
+            [created] = await read(open_, "session.created")
+            assert created.session.audio.output.language == "de"
+            for _ in range(4):
+                await open_.session.input_audio_buffer.append(audio=SECOND)
+            await open_.session.close()
+            assert joined(await read(open_, "session.closed"), "output") == " ".join(script_words(4)).upper()
+        with pytest.raises(InvalidStatus):
+            async with browser.realtime.connect(model="whisper-1"):
+                pass
+    async with AsyncOpenAI(base_url=f"{server.base}/v1", api_key=other.value) as browser:
+        with pytest.raises(InvalidStatus):
+            async with browser.realtime.translations.connect(model="whisper-1"):
+                pass

@@ -11,10 +11,9 @@ import pytest
 
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.jobs import housekeeping
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import Sweeper
+from server.jobs.housekeeping import Eraser, Sweeper
 from server.metrics import Metrics
-from server.model.erasures import ErasedPart, ErasureReason
+from server.model.jobs import ErasedPart, ErasureReason
 from server.model.orders import Order
 from tests.server.receiving import receiver
 from tests.server.running import Server

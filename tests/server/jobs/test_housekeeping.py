@@ -5,8 +5,7 @@ import os
 
 from server.clock import now_ms
 from server.jobs import housekeeping as module
-from server.jobs.erasing import Eraser
-from server.jobs.housekeeping import ORPHAN_MS, Chore, Housekeeping, Sweeper
+from server.jobs.housekeeping import ORPHAN_MS, Chore, Eraser, Housekeeping, Sweeper
 from server.metrics import Metrics
 from server.model.errors import StorageError
 from tests.server.storing import HOUR, ManualClock, claim, completion, storage_in, submit

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.batch import BatchOptions
 from pipeline.words import Chunk
-from server.jobs.worker import MAX_DOWNLOADS_PER_ACCOUNT
+from server.jobs.workers import MAX_DOWNLOADS_PER_ACCOUNT
 from server.model.jobs import State
 from server.model.orders import Source
 from tests.server.peers import Peer, answer_in_turn, peer, silence

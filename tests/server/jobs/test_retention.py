@@ -14,14 +14,12 @@ import pytest
 
 from server.client import Client
 from server.clock import now_ms
-from server.jobs import erasing, housekeeping
-from server.jobs.erasing import Eraser
+from server.jobs import housekeeping
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.deliveries import Attempt
-from server.model.erasures import ErasedPart, Erasure, ErasureReason
-from server.model.jobs import UNANSWERED_KEPT_MS
+from server.model.jobs import UNANSWERED_KEPT_MS, Artifact, ErasedPart, Erasure, ErasureReason, Outcome
 from server.model.orders import Order
-from server.model.outcomes import Artifact, Outcome
 from server.storage.sql.storage import Storage
 from tests.server.jobs.test_erasing import traces
 from tests.server.receiving import receiver
@@ -362,7 +360,7 @@ async def test_who_still_reads_delays_the_erasing_for_a_minute_at_most(tmp_path)
             assert not job.shows_results(clock.now)
             clock.now = job.answered_at or 0
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(erasing, "HELD_MS", -1)
+                patch.setattr(housekeeping, "HELD_MS", -1)
                 await eraser.tidy()
         job = await storage.jobs.get(job_id)
         assert job.text is None

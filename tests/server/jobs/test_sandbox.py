@@ -12,7 +12,7 @@ from pipeline.words import Chunk
 from server.accounts.limits import month_of
 from server.clock import now_ms
 from server.http.problems import problem_of
-from server.jobs.sandbox import SLOW_S, RehearsedAttempt, delay_of, raise_ordered_limit
+from server.jobs.attempts import SLOW_S, RehearsedAttempt, delay_of, raise_ordered_limit
 from server.model import bounds
 from server.model.errors import QuotaExceeded, RateLimited
 from server.model.orders import Order

@@ -11,12 +11,11 @@ import orjson
 from pipeline.errors import EngineFailed, UndecodableAudio
 from pipeline.timeline import entries_of
 from pipeline.words import Chunk
-from server.accounts.issuing import open_account
+from server.accounts.keys import open_account
 from server.model.errors import DiskFailed, DiskFull
-from server.model.jobs import State
-from server.model.leases import Lease
+from server.model.events import render
+from server.model.jobs import Lease, State
 from server.model.orders import Order
-from server.model.public_events import render
 from server.storage.sql.storage import Storage
 from tests.server.serving import chunk
 from tests.server.storing import parts_done, quota

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from server.accounts.issuing import open_account
-from server.jobs.voices import keep_known_recordings, voices_key
+from server.accounts.keys import open_account
+from server.jobs.probing import keep_known_recordings, voices_key
 from server.model.jobs import JobFilter
 from server.model.orders import Source
 from tests.server.serving import wav

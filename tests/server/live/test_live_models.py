@@ -15,7 +15,7 @@ from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.model_set import ModelSet
 from pipeline.words import Word
 from server.live.models import LiveModels
-from server.live.resuming import resumes_at, starts
+from server.live.reporting import resumes_at, starts
 from server.model.orders import LiveOptions, Order
 from tests.pipeline.scripted_streams import perfect, talk
 from tests.server.session_registries import after
@@ -27,7 +27,7 @@ class HearsAll:
     name = model = "all"
     languages = frozenset({"en"})
     translates = False
-    max_batch = replicas = file_replicas_amid_speech = 1
+    max_batch = replicas = file_replicas_during_speech = 1
     longest_job = LONGEST_JOB
 
     def __init__(self, words: Sequence[Word]) -> None:

@@ -12,12 +12,12 @@ from pipeline.events import (
     SegmentClosed,
     SpeechEnded,
     SpeechStarted,
+    TimedEvent,
     Warned,
     WordsCommitted,
 )
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.timed_events import TimedEvent
 from pipeline.timeline import (
     DecidedUpTo,
     FinalizedUpTo,

@@ -1,4 +1,4 @@
-"""Tests of resuming.py: where a new process goes on with a session whose server died."""
+"""Where a new process goes on with a session whose server died."""
 
 from dataclasses import replace
 
@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
-from pipeline.events import SegmentClosed, WordsCommitted
-from pipeline.timed_events import TimedEvent
+from pipeline.events import SegmentClosed, TimedEvent, WordsCommitted
 from pipeline.timeline import pack, unpack
 from pipeline.transcription import ChannelState, Transcription
 from pipeline.words import Segment, Word
-from server.live.resuming import LEAD, LONGEST_REPEATED, MARGIN, resume_position, resumes_at, starts
+from server.live.reporting import LEAD, LONGEST_REPEATED, MARGIN, resume_position, resumes_at, starts
 from tests.server.session_registries import after, order, report
 
 AT_S = 1_795_176_000.25

@@ -6,7 +6,7 @@ import orjson
 
 from pipeline.audio import RATE, WINDOW
 from pipeline.words import Word
-from server.live.resuming import MARGIN
+from server.live.reporting import MARGIN
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
 from tests.server.session_registries import committed, ended, is_over, order, session_registry

@@ -10,13 +10,13 @@ from pipeline.audio import position
 from pipeline.events import TurnEnded
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
-from pipeline.recognition.turn_end import WEIGHTS
+from pipeline.weights import TURN_ENDS
 from pipeline.words import Word
 from server.dialects.deepgram.parameters import parse_live
 from server.dialects.openai.items import ItemNames, Items
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.live.models import UNAVAILABLE, LiveModels
-from server.live.resuming import starts
+from server.live.reporting import starts
 from server.model.errors import Refused
 from server.model.offers import Offer
 from server.model.orders import LiveOptions, Order
@@ -28,7 +28,7 @@ from tests.server.talking import SECOND, Caller, open_talk, silence
 ENDED = {"type": "turn.ended", "at": 2.0, "probability": 0.9}
 WORD = {"type": "word", "word": "so", "start": 1.0, "end": 2.0}
 OFFER = Offer(engine="whisper", model="tiny.en", languages=frozenset({"en"}))
-installed = pytest.mark.skipif(not WEIGHTS.installed, reason="the weights of turn ends are not installed")
+installed = pytest.mark.skipif(not TURN_ENDS.installed, reason="the weights of turn ends are not installed")
 
 
 def clip(name: str) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from server.model.instants import parse_iso
+from server.clock import parse_iso
 from tests.server.serving import serve
 from tests.server.talking import (
     HASTY,

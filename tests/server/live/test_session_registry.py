@@ -16,17 +16,17 @@ from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import KnownModel, ModelSet
 from pipeline.recognition.scheduler import Overloaded, Scheduler
 from pipeline.timeline import SpeakersRevised, StoredRun
-from server.accounts.plans import Plans
+from server.accounts.limits import Plans
 from server.capacity import Capacity
-from server.live import session_lease
-from server.live.resuming import MARGIN, resumes_at, starts
+from server.jobs import leases
+from server.live.reporting import MARGIN, resumes_at, starts
 from server.live.session_registry import WEIGHED_S
 from server.model.errors import Refused
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS
@@ -279,7 +279,7 @@ async def test_nothing_is_left_of_a_session_that_was_deleted_while_it_wrote_its_
 
 
 async def test_a_session_that_waited_too_long_for_the_database_ends_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_lease, "AWAY_S", 0.5)
+    monkeypatch.setattr(leases, "AWAY_S", 0.5)
     monkeypatch.setattr("tests.server.live.test_session_registry.RULES", replace(RULES, lease_s=0.5, renew_s=0.1))
     make_private(tmp_path)
     with line(shared_cluster().port) as between:

@@ -1,4 +1,4 @@
-"""Tests of links.py: absolute URLs with the configured address, signed if they need no key."""
+"""Absolute URLs with the configured address, signed if they need no key."""
 
 import socket
 from dataclasses import replace
@@ -14,8 +14,8 @@ from server.model.accounts import SigningKeys
 from server.model.errors import Refused, WrongScope
 from server.model.jobs import Job, State
 from server.model.orders import Order, Source
-from server.records import links as links_module
-from server.records.links import Links
+from server.records import records
+from server.records.records import Links
 from tests.server.storing import NOON
 
 KEYS = SigningKeys({"1": b"k" * 32}, "1")
@@ -44,7 +44,7 @@ def test_addresses_keep_the_prefix_of_the_public_address():
 def test_a_link_ends_when_its_time_is_over(monkeypatch):
     link = query(LINKS.output(JOB, "srt", ttl_s=60))
     later = now_ms() + 61_000
-    monkeypatch.setattr(links_module, "now_ms", lambda: later)
+    monkeypatch.setattr(records, "now_ms", lambda: later)
     with pytest.raises(Refused, match="has expired"):
         LINKS.check_output(JOB.id, "srt", link)
 

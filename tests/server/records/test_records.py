@@ -9,12 +9,11 @@ from jsonschema import Draft202012Validator
 from msgspec.json import encode
 
 from pipeline.timeline import entries_of
-from server.http.schemas import SCHEMAS
+from server.http.openapi import SCHEMAS
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import Order, Source
-from server.records.links import Links
-from server.records.records import Records, record
+from server.records.records import Links, Records, record
 from tests.server.serving import chunk
 from tests.server.storing import NOON, checkpoint, claim, completion, submit
 

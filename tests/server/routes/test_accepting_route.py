@@ -5,8 +5,8 @@ import time
 import httpx
 import pytest
 
+from server.clock import parse_iso
 from server.model.errors import OutcomeUnknown
-from server.model.instants import parse_iso
 from tests.server.peers import RawClient
 from tests.server.serving import AppServer, serve, wav
 from tests.server.submitting import AUDIO, code, serve_gates, submit, wait_for_record
@@ -229,7 +229,7 @@ def test_a_failed_request_frees_its_key(client):
 
 def wait_until_reserved(server: AppServer, key: str) -> None:
     look = "SELECT 1 FROM idempotency WHERE key = ?"
-    until(lambda: server.wait(server.storage._database.read(lambda tx: tx.one(look, (key,)))))
+    until(lambda: server.wait(server.storage.database.read(lambda tx: tx.one(look, (key,)))))
 
 
 def test_while_the_first_is_arriving_the_second_is_told_to_wait(server, client):

@@ -5,8 +5,7 @@ import itertools
 import httpx
 import pytest
 
-from server.clock import now_ms
-from server.model.instants import parse_iso
+from server.clock import now_ms, parse_iso
 from tests.server.running import until_over
 from tests.server.serving import serve, wav
 
@@ -119,7 +118,7 @@ def test_an_address_signs_up_ten_times_a_day(server, stranger):
     assert parse_iso(refused.json()["resets_at"]) % 86_400_000 == 0
     assert refused.headers["x-ratelimit-resource"] == "signups"
     look = "SELECT subject FROM counters WHERE name = 'signups'"
-    rows = server.wait(server.storage._database.read(lambda tx: [row["subject"] for row in tx.all(look)]))
+    rows = server.wait(server.storage.database.read(lambda tx: [row["subject"] for row in tx.all(look)]))
     assert rows
     assert not any("2001:db8" in subject for subject in rows)  # addresses are not kept
 

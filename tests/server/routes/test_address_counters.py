@@ -1,11 +1,11 @@
-"""Tests of address_counters.py: an address adds at most 1 MB a minute to the log."""
+"""An address adds at most 1 MB a minute to the log."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from server.requests.address_counters import AddressCounters
+from server.http.addresses import AddressCounters
 from tests.waiting import eventually
 
 
@@ -44,7 +44,7 @@ async def others(address_limits: AddressCounters) -> bool:
 
 
 def test_what_is_left_out_is_summed_up(caplog, monkeypatch):
-    monkeypatch.setattr("server.requests.address_counters.SUMMARY_S", 0.05)
+    monkeypatch.setattr("server.http.addresses.SUMMARY_S", 0.05)
 
     async def flood() -> int:
         left_out = sum(not address_limits.may_log(scope()) for _ in range(2000))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from pipeline.words import Chunk
-from server.model.instants import parse_iso
+from server.clock import parse_iso
 from server.requests import request as requests
 from tests.server.serving import LIMITS, chunk, serve, wav
 from tests.waiting import eventually, until

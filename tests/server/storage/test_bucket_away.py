@@ -69,7 +69,7 @@ def test_without_the_bucket_uploads_and_downloads_are_asked_to_come_again(remote
 
 
 def test_an_accepted_file_is_finished_once_the_bucket_is_back(remote, bucket, monkeypatch):
-    monkeypatch.setattr("server.jobs.worker.BLOBS_AWAY_DELAY_S", 0.2)
+    monkeypatch.setattr("server.jobs.workers.BLOBS_AWAY_DELAY_S", 0.2)
     with remote.new_client() as client:
         reached, going_on = asyncio.Event(), asyncio.Event()
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from server.model.accounts import Channel
 from server.model.bounds import MAX_CHANNELS
-from server.model.channels import Channel
 from server.model.errors import TooManyChannels
 from server.storage.sql.storage import Storage
 from tests.server.storage.test_storage_accounts import ACCOUNT, KEY

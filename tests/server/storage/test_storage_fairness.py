@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.model.jobs import JobError, State
+from server.model.jobs import JobError, Outcome, State
 from server.model.orders import Source
-from server.model.outcomes import Outcome
 from server.storage.sql.storage import Storage
 from tests.server.storing import CANCELED, LEASE_S, claim, completion, submit
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from server.model.jobs import JobError, State
-from server.model.leases import Renewal
+from server.model.jobs import Artifact, JobError, Renewal, State
 from server.model.orders import Source
-from server.model.outcomes import Artifact
 from tests.server.storing import (
     HOUR,
     LEASE_S,

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pipeline.timeline import unpack
-from server.model.jobs import Job, JobError, State
-from server.model.leases import Lease, Renewal
-from server.model.outcomes import Outcome
-from server.model.public_events import render
+from server.model.events import render
+from server.model.jobs import Job, JobError, Lease, Outcome, Renewal, State
 from server.storage.sql.database import Transaction
-from server.storage.sql.endings import MAX_ATTEMPTS
+from server.storage.sql.leases import MAX_ATTEMPTS
 from server.storage.sql.rows import job_of
 from tests.server.storing import (
     BACKENDS,
@@ -281,7 +279,7 @@ class StoreAndModel(RuleBasedStateMachine):
         self.loop.run(self.compare())
 
     async def compare(self) -> None:
-        seen = await self.store._database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
+        seen = await self.store.database.read(lambda tx: {job_id: look(tx, job_id) for job_id in self.expected})
         for job_id, expected in self.expected.items():
             job, parts, sent, events = seen[job_id]
             assert (job.state, job.progress) == (expected.state, expected.progress)
@@ -311,7 +309,7 @@ class StoreAndModel(RuleBasedStateMachine):
             assert job.terminal
             kinds = await types_of(self.store, job_id)
             assert sum(kind in ("job.completed", "job.failed", "job.canceled") for kind in kinds) == 1
-            usage = await self.store._database.read(
+            usage = await self.store.database.read(
                 lambda tx, job_id=job_id: tx.all("SELECT state FROM usage WHERE job = ?", (job_id,))
             )
             assert [row["state"] for row in usage] == [job.state]

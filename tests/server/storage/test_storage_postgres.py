@@ -5,18 +5,21 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import AsyncExitStack
 
 import psycopg
 import pytest
 
+from server.commands.serve import write_operator_key
+from server.config import Config
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
-from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres.connections import connect, parameters
 from server.storage.postgres.database import WRITERS, PostgresTransaction
 from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import make_private
 from tests.processes import free_port
 from tests.server.cutting import line
 from tests.server.postgres import new_cluster, shared_cluster
@@ -33,8 +36,31 @@ def url():
 
 
 async def count(storage: Storage, table: str) -> int:
-    (row,) = await storage._database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
+    (row,) = await storage.database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
     return int(row["n"])
+
+
+async def test_of_nodes_that_start_together_one_writes_the_operators_key(url, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    async with AsyncExitStack() as stack:
+        starting = []
+        for folder in folders:
+            folder.mkdir()
+            shared = {"SCRIBEWIRE_DATABASE_URL": url, "SCRIBEWIRE_BLOBS": "s3://bucket/place"}
+            config = Config.from_env({**shared, "SCRIBEWIRE_DATA_DIR": str(folder)})
+            storage = open_storage(url, FileBlobs(folder), name=folder.name)
+            stack.push_async_callback(storage.close)
+            starting.append(write_operator_key(storage, config))
+        await asyncio.gather(*starting)
+        assert len(await storage.accounts.accounts()) == 1
+    assert sum((folder / "operator-key").exists() for folder in folders) == 1
+
+
+def test_a_database_that_is_missing_is_named_and_its_password_is_not(url):
+    missing = url.rpartition("/")[0] + "/nowhere"
+    with pytest.raises(StorageError, match='database "nowhere" does not exist') as refused:
+        connect(parameters(missing, name="test"))
+    assert not isinstance(refused.value, StorageAway)
 
 
 # --- connections that are lost ---------------------------------------------------------------------------------------
@@ -51,8 +77,8 @@ async def test_a_node_hears_others_again_though_its_connection_broke_once_more_a
             for number, word in enumerate((b"SELECT 1", b"LISTEN"), 1):
                 between.break_at(word, heard=False)
                 await eventually(lambda number=number: between.cuts >= number)
-            await eventually(lambda: storage._database.answers)
-            with storage._database.watch("job_a") as watch:
+            await eventually(lambda: storage.database.answers)
+            with storage.database.watch("job_a") as watch:
                 await submit(other, "job_a")
                 assert await watch.wait(timeout_s=0.9)
 
@@ -134,7 +160,7 @@ async def test_a_database_that_falls_silent_is_reported_within_seconds(tmp_path,
         async with open_at(tmp_path, url.replace(str(shared_cluster().port), str(between.port))) as storage:
             await submit(storage, "job_a")
             between.be_silent()
-            await eventually(lambda: not storage._database.answers)
+            await eventually(lambda: not storage.database.answers)
             began = time.monotonic()
             with pytest.raises(StorageAway):
                 await storage.jobs.get("job_a")
@@ -187,7 +213,7 @@ async def test_a_write_whose_caller_gives_up_hurts_no_other_write(tmp_path, url,
         go.wait()
 
     async with open_at(tmp_path, url) as storage:
-        database = storage._database
+        database = storage.database
         write = database.write_together if together else database.write
         running = [asyncio.create_task(write(hold_up)) for _ in range(1 if together else WRITERS)]
         await asyncio.to_thread(held.wait)
@@ -261,7 +287,7 @@ async def test_one_of_the_nodes_leads_and_another_one_after_it(tmp_path, url):
         async with open_at(tmp_path / "a", url) as first:
             await until_one_leads(first, second)
             leader = first if first.leads else second
-            leader._database._listener._connection.pgconn.finish()  # as if its line had been cut
+            leader.database._listener._connection.pgconn.finish()  # as if its line had been cut
             await eventually(lambda: not leader.leads)
             await until_one_leads(first, second)
             assert first.leads != second.leads

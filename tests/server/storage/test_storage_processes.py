@@ -58,7 +58,7 @@ async def send(process: Process, line: str) -> None:
 
 
 async def rows(storage: Storage, table: str, job_id: str) -> int:
-    (row,) = await storage._database.read(
+    (row,) = await storage.database.read(
         lambda tx: tx.all(f"SELECT count(*) AS n FROM {table} WHERE job = ?", (job_id,))
     )
     return int(row["n"])
@@ -75,11 +75,11 @@ async def assert_ended_once(storage: Storage, job_id: str) -> None:
 
 
 async def assert_intact(storage: Storage) -> None:
-    if not isinstance(storage._database, SqliteDatabase):
+    if not isinstance(storage.database, SqliteDatabase):
         return  # PostgreSQL checks its own files
-    (check,) = await storage._database.read(lambda tx: tx.all("PRAGMA integrity_check"))
+    (check,) = await storage.database.read(lambda tx: tx.all("PRAGMA integrity_check"))
     assert check == {"integrity_check": "ok"}
-    assert await storage._database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
+    assert await storage.database.read(lambda tx: tx.all("PRAGMA foreign_key_check")) == []
 
 
 @pytest.mark.parametrize("reaped", [True, False])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
-from server.model.erasures import ErasureReason
+from server.model.jobs import ErasureReason
 from server.model.orders import Order
 from server.storage.sql.storage import Storage
 from server.storage.sqlite import connections

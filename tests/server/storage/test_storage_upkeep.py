@@ -2,10 +2,11 @@
 
 import pytest
 
-from server.accounts.issuing import issue_key, open_account
+from server.accounts.keys import issue_key, open_account
 from server.clock import now_ms
 from server.model.deliveries import Attempt
-from server.model.erasures import (
+from server.model.jobs import ErasedPart, Erasure, ErasureReason
+from server.storage.sql.upkeep import (
     ADDRESSES_KEPT_MS,
     DAY_MS,
     ERASURES_KEPT_MS,
@@ -13,9 +14,6 @@ from server.model.erasures import (
     KEYS_KEPT_MS,
     UNTRIED_ACCOUNTS_KEPT_MS,
     USAGE_KEPT_MS,
-    ErasedPart,
-    Erasure,
-    ErasureReason,
 )
 from tests.server.storing import HOOK, claim, completion, submit
 

@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from server.model.events import Event
-from server.model.leases import Lease
+from server.model.jobs import Lease
 from server.storage.sql.timeline import Timelines
-from server.streams.feed import KEPT
+from server.streams.feed import KEPT, Partials, Rendered, RenderedBatch
 from server.streams.following import Following
-from server.streams.partials import Partials
-from server.streams.rendering import Rendered, RenderedBatch
 from tests.server.storing import LEASE_S, WORD, completion, submit, with_stores
 from tests.server.streams.test_following import QUIET_S, follow
 

@@ -5,15 +5,13 @@ import random
 
 import pytest
 
-from server.jobs.erasing import Eraser
+from server.jobs.housekeeping import Eraser
 from server.metrics import Metrics
 from server.model.accounts import SigningKeys
 from server.model.events import Event
-from server.records.links import Links
-from server.records.records import Records
+from server.records.records import Links, Records
+from server.streams.feed import Partials, Rendered, ShownPartial, json_with_type, partial_body
 from server.streams.following import Following
-from server.streams.partials import Partials, ShownPartial
-from server.streams.rendering import Rendered, json_with_type, partial_body
 from tests.server.storing import LEASE_S, WORD, completion, submit
 
 QUIET_S = 30.0

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from server.storage.ports import Relay
-from server.streams.partials import Partials
+from server.streams.feed import Partials
 from server.streams.relaying import PartialRelay
 from tests.server.postgres import shared_cluster
 from tests.server.storing import open_at

@@ -11,19 +11,15 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.dialects.dialect import Dialect, DialectRoutes
-from server.dialects.finished_jobs import answer_finished
-from server.dialects.live_sessions import open_session
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
-from server.http.schemas import TEXT, object_of, ref
+from server.dialects.dialect import Dialect, DialectRoutes, answer_finished, open_session
+from server.http.openapi import TEXT, object_of, ref
+from server.http.operation import Answer, Caller, Endpoint, ErrorShape, Operation, json_response
 from server.http.sockets import Socket, socket_route
-from server.jobs.orders import ParsedRequest
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import LiveOptions, Order
-from server.requests.parts import RouteParts
-from server.requests.uploads import FILE_CODES, receive_upload
+from server.parsing.orders import ParsedRequest
+from server.requests.request import FILE_CODES, RouteParts, receive_upload
 from server.waiting import until_first
 
 NAME = "toy"

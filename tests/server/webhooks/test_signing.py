@@ -1,4 +1,4 @@
-"""Tests of signing.py: the example of the Standard Webhooks standard, and its own library."""
+"""Signatures of webhooks: the example of the Standard Webhooks standard, and its own library."""
 
 import base64
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.accounts.keys import make_webhook_secret
-from server.webhooks.signing import signed_headers
+from server.webhooks.sender import signed_headers
 
 # The example of the Standard Webhooks specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

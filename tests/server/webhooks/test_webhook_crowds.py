@@ -4,9 +4,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from server.accounts.issuing import open_account
-from server.webhooks import delivery_slots
-from server.webhooks.delivery_slots import MAX_PER_ACCOUNT, MAX_PER_HOST
+from server.accounts.keys import open_account
+from server.webhooks import sender
+from server.webhooks.sender import MAX_PER_ACCOUNT, MAX_PER_HOST
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, hold_until, peer
 from tests.server.webhook_deliveries import MOST_S, deliver, office, wait_for_requests
 from tests.waiting import eventually
@@ -46,7 +46,7 @@ async def test_many_dead_hosts_of_one_account_hold_up_no_other_account(tmp_path)
 
 
 async def test_a_full_house_goes_on_as_soon_as_one_has_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(delivery_slots, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(sender, "MAX_AT_ONCE", 2)
     async with office(tmp_path) as it, peer(answer_in_turn(answer(200))) as target:
         jobs = [await it.end_job(target.url) for _ in range(7)]
         async with deliver(it):

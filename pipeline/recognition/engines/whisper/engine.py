@@ -21,8 +21,8 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.audio import RATE, Samples, floats_of
 from pipeline.errors import EngineFailed, ModelUnavailable
 from pipeline.ingest.gain import raise_level
-from pipeline.language_profiles import UNSPACED
-from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult
+from pipeline.languages import UNSPACED
+from pipeline.recognition.engine import TASKS, TRANSCRIBE, TRANSLATE, DecodeRequest, RecognitionResult, likeliest
 from pipeline.recognition.engines.bootstrap import (
     cores,
     keep_memory,
@@ -32,13 +32,27 @@ from pipeline.recognition.engines.bootstrap import (
 )
 from pipeline.recognition.engines.models import translates
 from pipeline.recognition.engines.whisper.alignment import TextPiece, with_whole_characters, words_of
-from pipeline.recognition.engines.whisper.coverage import missed_speech, misses_turn, skips_speech, with_missed
-from pipeline.recognition.engines.whisper.gates import before_timeless, failed_gate, without_echo
-from pipeline.recognition.engines.whisper.hypotheses import Encoded, Hypothesis
+from pipeline.recognition.engines.whisper.answers import (
+    Encoded,
+    Hypothesis,
+    before_timeless,
+    failed_gate,
+    missed_speech,
+    misses_turn,
+    skips_speech,
+    with_missed,
+    without_echo,
+)
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, HOP, LogMel
-from pipeline.recognition.engines.whisper.prompts import Shape, hint_tokens, max_length, prefix_text, window_for
-from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
-from pipeline.recognition.languages import likeliest
+from pipeline.recognition.engines.whisper.windows import (
+    FULL,
+    Shape,
+    WindowSizes,
+    hint_tokens,
+    max_length,
+    prefix_text,
+    window_for,
+)
 from pipeline.recognition.voicing import place_in_speech
 from pipeline.words import Word
 
@@ -106,7 +120,7 @@ class WhisperEngine:
             per_call = thread_count(threads, (folder / "model.bin").stat().st_size)
             on_cpu = self.device == "cpu"
             self.replicas = replica_count(cores(), per_call) if on_cpu else 1
-            self.file_replicas_amid_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
+            self.file_replicas_during_speech = min(self.replicas, max(1, (cores() - 1) // per_call)) if on_cpu else 1
             loaded = WhisperModel(
                 str(folder),
                 device=self.device,
@@ -131,7 +145,8 @@ class WhisperEngine:
         }
         written = _ENGLISH if _ENGLISH in self.languages else min(self.languages)
         self._tokenizer = self._tokenizers[written, TRANSCRIBE]
-        self._suppressed = _suppressed_tokens(self._tokenizer)
+        # What is never speech: symbols, and the model's own marks except the end token.
+        self._suppressed = [one for one in get_suppressed_tokens(self._tokenizer, [-1]) if one is not None]
         self._tokens_of = lru_cache(_CACHED_TEXTS)(self._encode_text)
 
     @property
@@ -217,7 +232,11 @@ class WhisperEngine:
         self._model.unload_model()
 
     def _decode(self, requests: Sequence[DecodeRequest], shape: Shape, **search: int) -> list[Hypothesis]:
-        encoded = self._encode([_raise_level(request) for request in requests], shape.window_s)
+        loud_enough = [
+            raise_level(one.samples, [(start - one.start, end - one.start) for start, end in one.voiced])
+            for one in requests
+        ]
+        encoded = self._encode(loud_enough, shape.window_s)
         languages = self._languages_of(requests, encoded)
         prompts = [
             [
@@ -382,13 +401,3 @@ def _select_spoken(words: Sequence[Word], request: DecodeRequest, task: str) -> 
     if request.voiced and request.final and request.turn is None:
         said = place_in_speech(said, request.start, request.start + len(request.samples), request.voiced)
     return said
-
-
-def _raise_level(request: DecodeRequest) -> Samples:
-    """Return the audio of the request, loud enough where somebody speaks."""
-    return raise_level(request.samples, [(start - request.start, end - request.start) for start, end in request.voiced])
-
-
-def _suppressed_tokens(tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens that are never speech: symbols, and the model's own marks except the end token."""
-    return [token for token in get_suppressed_tokens(tokenizer, [-1]) if token is not None]

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import ModelUnavailable
 from pipeline.recognition.engines import bootstrap
-from pipeline.recognition.engines.found import AUTO, EngineSettings, FoundModel, FoundModels
-from pipeline.recognition.engines.whisper.fitting import SPEECH, bundled_speech, measure_sizes
-from pipeline.recognition.engines.whisper.prompts import WINDOWS_S
-from pipeline.recognition.engines.whisper.windows import FULL, JOBS_S, KNOWN_SIZES, WindowSizes
+from pipeline.recognition.engines.whisper.windows import (
+    FULL,
+    JOBS_S,
+    KNOWN_SIZES,
+    SPEECH,
+    WINDOWS_S,
+    WindowSizes,
+    bundled_speech,
+    measure_sizes,
+)
+from pipeline.recognition.model_set import AUTO, EngineSettings, FoundModel, FoundModels
 
 if TYPE_CHECKING:
     from pipeline.recognition.engines.models import Choice, LocalModel
@@ -50,7 +57,7 @@ def find_models(settings: EngineSettings) -> FoundModels:
         )
     for language, name in choice.routes.items():
         if language not in found[name].languages:
-            raise ModelUnavailable(f"the model {found[name].name} does not hear {language!r}, which it is named for")
+            raise ModelUnavailable(f"The model {found[name].name} does not know {language!r}, which it is named for.")
     by_name = {model.name: model for model in found.values()}
     return FoundModels(tuple(by_name.values()), {code: found[name].name for code, name in choice.routes.items()})
 
@@ -95,7 +102,7 @@ def _load(model: "LocalModel", device: str, settings: EngineSettings) -> "Whispe
 
 def _measure(model: "LocalModel", device: str, settings: EngineSettings) -> WindowSizes:
     """Measure which windows suit a model, which takes minutes, and note it for the next time that it is loaded."""
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.models import cache_folder  # noqa: PLC0415  as in choose_names()
 
     with closing(_load(model, device, settings)) as engine:
         clips = [clip for clip in bundled_speech() if clip.language in engine.languages]
@@ -111,7 +118,7 @@ def _measure(model: "LocalModel", device: str, settings: EngineSettings) -> Wind
 
 def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowSizes | None:
     """Return the windows that *settings* name, or those that are known or were measured for the model in *folder*."""
-    from pipeline.recognition.engines.hub import cache_folder  # noqa: PLC0415  as in choose_names()
+    from pipeline.recognition.engines.models import cache_folder  # noqa: PLC0415  as in choose_names()
 
     match settings.windows:
         case WindowSizes():
@@ -119,12 +126,8 @@ def _known_sizes(folder: Path, device: str, settings: EngineSettings) -> WindowS
         case "full":
             return FULL
     notes = _read(cache_folder(settings.cache_dir) / _NOTES)
-    return _find_known_sizes(folder) or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
-
-
-def _find_known_sizes(folder: Path) -> WindowSizes | None:
-    """Return the sizes for the model in *folder*, if known."""
-    return KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    known = KNOWN_SIZES.get(hashlib.sha256(_ends_of(folder / "model.bin")).hexdigest())
+    return known or _parse_sizes(notes.get(_fingerprint(folder, device, settings)))
 
 
 def _ends_of(weights: Path) -> bytes:
