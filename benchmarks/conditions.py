@@ -253,7 +253,7 @@ def _band(hz: np.ndarray) -> np.ndarray:
 
 def _by_mulaw(samples: Samples) -> Samples:
     """Return the nearest of the 256 values of G.711 for each sample."""
-    from pipeline.ingest.pcm import MULAW  # noqa: PLC0415  a process whose memory is measured loads no pipeline
+    from pipeline.ingest.raw_audio import MULAW  # noqa: PLC0415  a process whose memory is measured loads no pipeline
 
     values = np.sort(MULAW)
     return values[np.searchsorted((values[1:] + values[:-1]) / 2, samples)]

@@ -37,9 +37,9 @@ from benchmarks.word_times import Span, Timed, offsets, sounds_of, summary
 from pipeline.audio import RATE, Samples
 from pipeline.errors import PipelineError
 from pipeline.events import TimedEvent
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings
 from pipeline.words import Word, join_words
@@ -117,7 +117,7 @@ def rows(
     """Print and yield the figures of each system. Raises PipelineError for a recording that cannot be decoded."""
     paths = [clip.path for clip in clips]
     systems = {OURS: by_us, "transcribe()": by_transcribe, "batched": by_batched}  # ours loads what theirs need
-    voice = VoiceDetector()
+    voice = Vad()
     sounds = [sounds_of(decode_file(path), voice) for path in paths]
     for name, hears in {name: by(model) for name, by in systems.items()}.items():
         began_s = time.monotonic()
@@ -162,7 +162,7 @@ def line(figures: dict[str, Any]) -> str:
 def by_us_live(clips: Sequence[Clip], model: str) -> tuple[list[tuple[Word, ...]], dict[str, float]]:
     """Return our live words of each recording, and percentiles of how late its right words are final, in seconds."""
     engine = load(EngineSettings(engine="whisper", model=model, device="cpu", threads=1))
-    bench = Bench(engine, VoiceDetector())
+    bench = Bench(engine, Vad())
     sessions: list[list[TimedEvent]] = []
     scores = bench.one_by_one((_track(clip, bench) for clip in clips), sessions)
     engine.close()

@@ -43,7 +43,7 @@ from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import Batch, BatchOptions
 from pipeline.events import WordsCommitted
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Engine
 from pipeline.recognition.engines.load import find_models
@@ -78,7 +78,7 @@ class Ours:
         self._engines: dict[str, Engine] = {model.name: model.load() for model in found.models}
         self._found = found
         self.clock = clock_of([memoise_engine(engine) for engine in self._engines.values()])
-        self._voice = VoiceDetector()
+        self._voice = Vad()
 
     def _models(self) -> ModelSet:
         models = ModelSet(self._found.models, self._engines.__getitem__, routes=self._found.routes)
@@ -96,7 +96,7 @@ class Ours:
                 batch = Batch(
                     engine=self._engines[models.names[0]],
                     models=models,
-                    voice=self._voice,
+                    vad=self._voice,
                     isolation=isolation,
                     threads=threads,
                 )
@@ -115,7 +115,7 @@ class Ours:
 
 
 async def stream(
-    samples: Samples, recogniser: LanguageRouter, voice: VoiceDetector, options: StreamOptions
+    samples: Samples, recogniser: LanguageRouter, voice: Vad, options: StreamOptions
 ) -> tuple[list[Word], list[float]]:
     """Return the final words of a live session, and how late each was. For a VirtualTimeLoop."""
     core = StreamCore(with_latency(options, BALANCED, patient=True))

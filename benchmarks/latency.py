@@ -32,9 +32,8 @@ from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
 from pipeline.events import Partial, SegmentClosed, TimedEvent, WordsCommitted
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
+from pipeline.ingest.vad import Vad
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load
@@ -68,7 +67,7 @@ class Bench:
     def __init__(
         self,
         engine: Engine,
-        voice: VoiceDetector,
+        voice: Vad,
         *,
         clock: Callable[[], asyncio.AbstractEventLoop] = cpu_clock,
         latency: str = BALANCED,
@@ -216,7 +215,7 @@ def main() -> None:
     given = parser.parse_args()
     choices = choices_of(given)
     engine = load(EngineSettings(engine="whisper", model=choices.model, device="cpu", threads=given.threads))
-    voice = VoiceDetector()
+    voice = Vad()
     bench = partial(Bench, engine, voice)
     groups = {
         name: [

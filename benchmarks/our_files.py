@@ -11,7 +11,7 @@ from benchmarks.live_scores import Shown
 from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings, ModelSet
 
@@ -23,7 +23,7 @@ def recognise(paths: Sequence[Path], *, model: str, at_once: int) -> list[Recogn
         batch = Batch(
             engine=engine,
             models=stack.enter_context(closing(ModelSet.of(engine))),
-            voice=VoiceDetector(),
+            vad=Vad(),
             isolation=stack.enter_context(closing(Isolation())),
             threads=stack.enter_context(ThreadPoolExecutor(at_once)),
         )

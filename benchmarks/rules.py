@@ -26,9 +26,8 @@ from benchmarks.intervals import difference
 from benchmarks.scoring import spoken_words
 from pipeline.audio import RATE, Samples, floats_of
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engine import DecodeRequest
 from pipeline.recognition.engines import bootstrap, models
 from pipeline.words import join_words
@@ -140,7 +139,7 @@ def errors_of(track: Track, heard: Sequence[str]) -> list[int]:
 class Bench:
     def __init__(self, seconds: float, *, judging: bool) -> None:
         self._memos: dict[str, Memo] = {}
-        self._voice = VoiceDetector()
+        self._voice = Vad()
         self._seconds, self._judging = seconds, judging
         self._engines: dict[str, whisper.WhisperEngine] = {}
         self._tracks: dict[str, list[Track]] = {}

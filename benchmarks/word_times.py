@@ -7,9 +7,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.audio import RATE, WINDOW, Samples
-from pipeline.ingest.framer import Framer
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.audio import RATE, WINDOW, Framer, Samples
+from pipeline.ingest.vad import Vad
 
 Span: TypeAlias = tuple[float, float]
 """Start and end, in seconds."""
@@ -36,7 +35,7 @@ def sound_of(samples: Samples) -> Span:
     return int(loud[0]) * STEP / RATE, (int(loud[-1]) + 1) * STEP / RATE
 
 
-def sounds_of(samples: Samples, voice: VoiceDetector) -> list[Span]:
+def sounds_of(samples: Samples, voice: Vad) -> list[Span]:
     """Return the sounds of a recording between pauses: speech by the voice detector, its ends by loudness."""
     framer, detect = Framer(), voice.stream()
     probabilities = [*detect(framer.windows_of(samples)), *detect(framer.flush()[0])]

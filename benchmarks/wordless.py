@@ -22,9 +22,8 @@ from benchmarks.memo import memoise_engine
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, Samples
 from pipeline.batch import packing_options
-from pipeline.ingest.packing import DecodeJob
-from pipeline.ingest.speech import SpeechPacker
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import DecodeJob, SpeechPacker
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings, ModelSet
@@ -83,7 +82,7 @@ def main() -> None:
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="that are given, beside none")
     parser.add_argument("--result", help="name of the result file; without it the figures are only printed")
     given = parser.parse_args()
-    engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), VoiceDetector()
+    engine, voice = load(EngineSettings(engine="whisper", model=given.model, device="cpu")), Vad()
     memoise_engine(engine)
     told = [*(code for code in given.languages if code in engine.languages), None]
     rows = {}
@@ -105,7 +104,7 @@ def main() -> None:
         print(write(given.result, {"model": given.model, "languages": len(told) - 1, "sounds": rows}))
 
 
-def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
+def by_file(engine: Engine, voice: Vad, samples: Samples, told: Sequence[str | None]) -> Iterator[str]:
     """Yield the words of the speech that the voice detector finds, in each language. As files are packed."""
     packer = SpeechPacker(voice.stream(), packing_options(engine.longest_job))
     for item in (*packer.pack(samples), *packer.flush()):
@@ -115,7 +114,7 @@ def by_file(engine: Engine, voice: VoiceDetector, samples: Samples, told: Sequen
                 yield from (word.text for word in engine.recognise([request])[0].words)
 
 
-def live(engine: Engine, voice: VoiceDetector, samples: Samples) -> list[str]:
+def live(engine: Engine, voice: Vad, samples: Samples) -> list[str]:
     """Return the final words of a live session whose language is found."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         words, _ = runner.run(stream(samples, LanguageRouter(ModelSet.of(engine)), voice))

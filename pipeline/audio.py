@@ -4,7 +4,7 @@ A *position* is a whole number of 16 kHz samples since the stream began. Seconds
 library or a reader needs them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -25,6 +25,15 @@ so that length and slices mean the same for both."""
 
 Pcm: TypeAlias = NDArray[np.int16]
 """Mono audio at RATE in 16 bits, as live streams keep it."""
+
+Windows: TypeAlias = NDArray[np.float32]
+"""Consecutive windows of audio, of shape (n, WINDOW)."""
+
+DetectSpeech: TypeAlias = Callable[[Windows], list[float]]
+"""Returns the probability of speech in each of the next windows of one recording or stream. It is called in order."""
+
+DetectLiveSpeech: TypeAlias = Callable[[Windows], list[float] | Awaitable[list[float]]]
+"""The same for a live stream, perhaps together with other streams: at once or later. The next call comes after that."""
 
 FULL_SCALE = np.float32(1 << 15)
 """The value in 16 bits that would be 1.0."""
@@ -56,3 +65,23 @@ def seconds(position: int) -> float:
 def position(seconds: float) -> int:
     """Return the position nearest to *seconds*."""
     return round(seconds * RATE)
+
+
+class Framer:
+    """Cuts a stream into windows. It keeps less than one window."""
+
+    def __init__(self) -> None:
+        self._rest = np.zeros(0, np.float32)
+
+    def windows_of(self, samples: Samples) -> Windows:
+        """Return the windows that *samples* complete; there may be none."""
+        joined = np.concatenate((self._rest, samples))
+        whole = len(joined) - len(joined) % WINDOW
+        self._rest = joined[whole:].copy()  # a view would keep all of *joined* alive
+        return joined[:whole].reshape(-1, WINDOW)
+
+    def flush(self) -> tuple[Windows, int]:
+        """Return the rest as one window padded with zeros, or no window, and how many samples are real."""
+        rest, self._rest = self._rest, np.zeros(0, np.float32)
+        padded = np.pad(rest, (0, -len(rest) % WINDOW))
+        return padded.reshape(-1, WINDOW), len(rest)

@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 from pipeline.attribution import number_speakers, scripted_turns
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import SpeakersUnavailable
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, CrosstalkGate, identical_channel
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.crosstalk import CrosstalkGate
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.input_formats import AUTO, DecodeLimits, RawAudio, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker, packer_of
-from pipeline.ingest.survey import Heard, chosen_track
-from pipeline.ingest.tracks import AUTO, TrackChoice
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, QUIET_INPUT, identical_channel
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, PackingOptions, SpeechPacker, packer_of
+from pipeline.ingest.track_choice import ChosenAudio, chosen_track
+from pipeline.ingest.vad import Vad
 from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import (
     MIN_SPEECH_S,
@@ -106,7 +104,7 @@ class Batch:
         *,
         engine: Engine,
         models: ModelSet,
-        voice: VoiceDetector | None,
+        vad: Vad | None,
         isolation: Isolation,
         threads: Executor,
         voices: SpeakerModels | None = None,
@@ -115,13 +113,13 @@ class Batch:
         """Make what transcribes files with *models*.
 
         *engine*: that of one of the *models*, whose batches count for all.
-        *voice*: None: all of a file counts as speech.
+        *vad*: None: all of a file counts as speech.
         *threads*: at least as many as files at the same time.
         *voices*: for BatchOptions.speakers; a scripted engine needs none.
         """
         self._engine = engine
         self._models = models
-        self._voice = voice
+        self._vad = vad
         self._isolation = isolation
         self._threads = threads
         self._voices = voices
@@ -176,12 +174,12 @@ class Batch:
         with self._open(path, options) as track:
             yield from track.samples
 
-    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[Heard]:
+    def _open(self, path: Path, options: BatchOptions) -> AbstractContextManager[ChosenAudio]:
         return chosen_track(
             self._isolation,
             path,
             DecodeLimits(longest_s=options.longest_s),
-            self._voice,
+            self._vad,
             track=options.track,
             separate=options.separate,
             raw=options.raw,
@@ -244,7 +242,7 @@ class Batch:
     ) -> "Iterator[Mapping[int | None, _Channel]]":
         """Decode the file, and yield its channels by number: at first empty, then whenever one has new items."""
         with self._open(path, options) as track:
-            numbers = range(track.audio.probe.channels) if options.separate else (None,)
+            numbers = range(track.decoding.probe.channels) if options.separate else (None,)
             channels = {number: self._channel(number, options, done) for number in numbers}
             yield channels
             for samples in self._without_copies(track.samples, channels):
@@ -259,7 +257,7 @@ class Batch:
 
     def _without_copies(self, audio: Iterator[Samples], channels: "Mapping[int | None, _Channel]") -> Iterator[Samples]:
         """Yield the samples; of separate channels without what is a copy of another channel."""
-        if self._voice is None or len(channels) == 1:
+        if self._vad is None or len(channels) == 1:
             yield from audio
             return
         gate = CrosstalkGate(len(channels))
@@ -275,7 +273,7 @@ class Batch:
         packing = packing_options(self._models.longest_job(options.model or self._models.name_for(options.language)))
         return _Channel(
             number,
-            packer_of(self._voice.stream() if self._voice else None, packing, level),
+            packer_of(self._vad.stream() if self._vad else None, packing, level),
             level,
             Diarizer(self._voices) if options.speakers is not None and self._voices is not None else None,
             max((chunk.jobs_done for chunk in done if chunk.channel == number), default=0),

@@ -110,5 +110,5 @@ class UnusableReference(PipelineError):
     code = "invalid_parameter"
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"the reference of {name}: {reason}")
+        super().__init__(f"The reference of {name} cannot be used: {reason.rstrip('.')}.")
         self.name = name

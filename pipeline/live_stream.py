@@ -21,12 +21,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, DetectLiveSpeech, Framer, Samples, Windows, position
 from pipeline.errors import EngineFailed, EngineTimeout, TooFast
 from pipeline.events import MAX_UNREAD, Changes, Event, EventClock, Finalized, TimedEvent, read_events
 from pipeline.ingest.crosstalk import CrosstalkGate
-from pipeline.ingest.framer import Framer, Windows
-from pipeline.ingest.speech import LiveSpeechProbability
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.routing import LanguageRouter
 from pipeline.recognition.stream import StreamCore
@@ -93,7 +91,7 @@ class LiveStream:
         self,
         core: StreamCore,
         *,
-        vad: LiveSpeechProbability,
+        vad: DetectLiveSpeech,
         recogniser: LanguageRouter,
         tenant: str = "",
         text: TextRewriter | None = None,  # None: words are reported as they are recognised

@@ -25,9 +25,8 @@ from scripts.demo import address_of
 from server.accounts.limits import BUILT_IN
 from server.config import VARIABLES
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS
-from server.http.codes import CODES
 from server.http.middleware import EXPOSING, MAX_QUERY_FIELDS
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.http.sockets import MAX_MESSAGE_BYTES, close_code
 from server.jobs.correcting import MAX_CHANGES
 from server.metrics import Metrics
@@ -38,9 +37,9 @@ from server.model.jobs import JOB_CODES
 from server.parsing.declared import FILE_MEMBERS, LIVE_MEMBERS
 from server.parsing.members import Member
 from server.records.records import DOWNLOAD_TTL_S, MAX_TTL_S, WEBHOOK_TTL_S
-from server.storage.sql.endings import MAX_ATTEMPTS
 from server.storage.sql.jobs import MAX_QUEUED
-from server.transport.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
+from server.storage.sql.leases import MAX_ATTEMPTS
+from server.transport.http_server import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 
 OURS = 4000  # what is added to an HTTP status to make a close code
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,11 +20,12 @@ from pipeline.ingest.isolation import Isolation
 from pipeline.text.options import TextSettings
 from server.accounts.keys import fresh_id
 from server.accounts.limits import Limits, Plans
+from server.background import keep_running
 from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import OfferWatch, ServedModels, learn_targets, unload_idle
-from server.faults import keep_running
+from server.http.addresses import AddressCounters
 from server.http.bodies import Uploads
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
@@ -40,19 +41,16 @@ from server.model.offers import Offer
 from server.parsing.declared import SCHEMAS as ORDER_SCHEMAS
 from server.records.records import CallbackBody, Links, Records
 from server.requests.access_control import AccessControl, origin_of
-from server.requests.limits import AddressCounters, StreamLimits
+from server.requests.limits import StreamLimits
 from server.requests.request import RouteGroup, RouteParts
 from server.routes.accounts import Accounts
 from server.routes.channels import Channels
 from server.routes.corrections import CorrectionRoutes
 from server.routes.estimates import Estimates
-from server.routes.events import EventStreams
+from server.routes.events import EventStreams, Subtitles
 from server.routes.jobs import Jobs
-from server.routes.live_http import LiveRequests
-from server.routes.live_sockets import LiveSockets
-from server.routes.ops import Description, Ops
-from server.routes.pages import Pages
-from server.routes.subtitles import Subtitles
+from server.routes.live import LiveRequests, LiveSockets
+from server.routes.service import Description, Ops, Pages
 from server.routes.transcriptions import Transcriptions
 from server.routes.webhooks import Webhooks
 from server.storage.sql.storage import Storage

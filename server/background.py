@@ -1,4 +1,7 @@
-"""Runs long computations, such as transcripts of hours of speech, without holding up the event loop.
+"""Work in the background: faults are contained, and long computations do not hold up the event loop.
+
+A fault is logged with its trace, counted, and ends only the work in which it occurred. Cancellation, SystemExit and
+KeyboardInterrupt are not contained.
 
 Only one thread of a process runs Python at a time. A computing thread gives way to the event loop only when its switch
 interval is over, so with n such threads the loop waits up to n intervals whenever it has something to do. A full
@@ -11,12 +14,16 @@ computation at a time; those of several accounts run in the order in which they 
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from server.keyed_limits import KeyedTurns
+from server.logs import log
+from server.metrics import Metrics
+from server.waiting import set_within
 
 SHORT_BYTES = 8 * 1024
 """The size of stored chunks or JSON, 200 words, up to which a computation is over in less time than a thread takes."""
@@ -27,6 +34,7 @@ LONG_BYTES = 64 * 1024
 SWITCH_S = 0.001
 """The switch interval of threads, in seconds. Python's default is five times as long."""
 
+AGAIN_S = 2.0  # before keep_running() restarts work that a fault has ended
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -66,3 +74,39 @@ def _run_without_collector(work: Callable[P, T], *given: P.args, **named: P.kwar
         return work(*given, **named)
     finally:
         gc.enable()
+
+
+@contextmanager
+def contain(what: str, metrics: Metrics, **about: object) -> Iterator[None]:
+    """Run the block. A fault in it is logged and counted, and the caller continues after the block.
+
+    *what* names the work in the log and labels the metric, so there should be few names. *about* are further fields of
+    the log line.
+    """
+    try:
+        yield
+    except Exception:  # noqa: BLE001  no error may reach the work of others
+        metrics.faults.labels(what).inc()
+        log.exception("%s failed", what, extra=about)
+
+
+async def keep_running(
+    what: str, work: Callable[[], Awaitable[None]], *, metrics: Metrics, stopping: asyncio.Event
+) -> None:
+    """Run *work*. If a fault ends it, restart it after AGAIN_S, until it returns or *stopping* is set.
+
+    A cancellation that is not meant for this task is a fault too: a task group would take it for the end of *work*.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    while True:
+        with contain(what, metrics):
+            try:
+                await work()
+            except asyncio.CancelledError as stray:
+                if task.cancelling():
+                    raise
+                raise RuntimeError("what this waited for was cancelled") from stray
+            return
+        if await set_within(stopping, AGAIN_S):
+            return

@@ -15,15 +15,14 @@ from statistics import median
 import numpy as np
 import orjson
 
-from pipeline.audio import RATE, Samples
-from pipeline.ingest.framer import Framer
+from pipeline.audio import RATE, Framer, Samples
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.bootstrap import cores
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import StreamOptions
-from pipeline.speakers.frames import LENGTH
-from pipeline.speakers.live_channel import LIVE_STEP
+from pipeline.speakers.live import LIVE_STEP
+from pipeline.speakers.models import LENGTH
 from pipeline.speakers.windows import SpeakerModels
 
 CAPACITY_FILE = "capacity.json"

@@ -16,9 +16,8 @@ from pipeline.batch import Batch
 from pipeline.errors import ModelUnavailable
 from pipeline.ingest import seccomp
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
 from pipeline.ingest.memory import usable_bytes
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import LiveVad, Vad
 from pipeline.recognition.engine import SCRIPTED, Engine
 from pipeline.recognition.engines.load import find_models
 from pipeline.recognition.engines.scripted import ScriptedEngine
@@ -36,9 +35,9 @@ from server.logs import log
 from server.model.errors import StorageError
 from server.model.offers import ENGLISH, OPENAI_MODELS, Offer, OfferedModel
 from server.model.orders import SEMANTIC, SILENCE
-from server.storage.patience import patiently
 from server.storage.ports import Offers
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 from server.translation.remote import ChatTranslator, LibreTranslator, make_translator
 from server.translation.translations import Translators
 from server.waiting import set_within
@@ -93,16 +92,16 @@ def open_engines(
         _, isolation = stack.enter_context(open_decoder())
         chosen = _open_models(config, at_start)
         stack.callback(chosen.models.close)
-        voice = VoiceDetector() if chosen.engine.name != SCRIPTED else None
-        speakers = load_speaker_models() if voices and voice is not None else None
-        turn_ends = load_turn_ends() if live and voice is not None else None
+        vad = Vad() if chosen.engine.name != SCRIPTED else None
+        speakers = load_speaker_models() if voices and vad is not None else None
+        turn_ends = load_turn_ends() if live and vad is not None else None
         if turn_ends is not None:
             stack.enter_context(closing(turn_ends))
         text = TextSettings(swearing=read_swear_words(config.profanity_file), phone_region=config.phone_region)
-        live_vad = LiveVad(voice) if live and voice is not None else None
+        live_vad = LiveVad(vad) if live and vad is not None else None
         if live_vad is not None:
             stack.enter_context(closing(live_vad))
-        recognisers = Recognisers(voice, live_vad, speakers, turn_ends)
+        recognisers = Recognisers(vad, live_vad, speakers, turn_ends)
         measured = capacities_of(chosen.engine.name, chosen.models.names, config.data_dir)
         production = _serve(
             chosen,
@@ -126,7 +125,7 @@ def open_engines(
 class Recognisers:
     """The models beside those of Whisper; None: not installed, or a scripted engine, which needs none."""
 
-    voice: VoiceDetector | None = None
+    vad: Vad | None = None
     live_vad: LiveVad | None = None
     speakers: SpeakerModels | None = None
     turn_ends: TurnEndDetector | None = None
@@ -232,7 +231,7 @@ def _serve(
     batch = Batch(
         engine=opened.engine,
         models=models,
-        voice=recognisers.voice,
+        vad=recognisers.vad,
         isolation=isolation,
         threads=threads,
         voices=speakers,

@@ -1,7 +1,10 @@
 """Makes the parts that the server's process and `scribewire worker` share: workers, chores, egress."""
 
 import asyncio
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 
 from pipeline.batch import Batch
 from pipeline.ingest.isolation import Isolation
@@ -101,3 +104,23 @@ def batches_of(engines: Mapping[str, ServedModels]) -> Mapping[str, Batch]:
 
 def open_egress(config: Config) -> Egress:
     return Egress(allowed=config.egress_allow_cidrs, allow_http=config.allow_http_sources)
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call *stop* in the running event loop at each SIGTERM and SIGINT while the block lasts. Main thread only.
+
+    loop.add_signal_handler() is not used: it gets signals through the pipe that also wakes the loop for other threads.
+    While the loop is busy, such wake-ups can fill the pipe, and then a signal is lost.
+    """
+    loop = asyncio.get_running_loop()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

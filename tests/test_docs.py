@@ -11,10 +11,8 @@ import httpx
 import pytest
 
 from pipeline.attribution import LANGUAGE_DOUBTFUL
-from pipeline.ingest import ledger
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
-from pipeline.ingest.gain import QUIET_INPUT
-from pipeline.ingest.tracks import OTHER_TRACKS, UNDECODABLE_TRACK
+from pipeline.ingest import notes
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, OTHER_TRACKS, QUIET_INPUT, UNDECODABLE_TRACK
 from scripts import reference
 from server.model.events import EVENTS, WARNINGS
 from server.model.jobs import TERMINAL
@@ -86,7 +84,7 @@ def test_every_warning_that_the_code_gives_is_in_the_reference_and_no_other():
     given = {
         *re.findall(r'\bwarn\("([a-z_]+)"', code),
         *re.findall(r'"code": "([a-z_]+)"', code),
-        *(code for code in vars(ledger).values() if isinstance(code, str) and re.fullmatch("[a-z]+(_[a-z]+)+", code)),
+        *(code for code in vars(notes).values() if isinstance(code, str) and re.fullmatch("[a-z]+(_[a-z]+)+", code)),
         *(IDENTICAL_CHANNELS, QUIET_INPUT, OTHER_TRACKS, UNDECODABLE_TRACK, LANGUAGE_DOUBTFUL, UNAVAILABLE, INCOMPLETE),
     }
     assert given - WARNINGS.keys() == set()

@@ -19,8 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipeline.recognition.engines import bootstrap
-from server.transport.http_protocol import TrackedHttp
-from server.transport.http_server import HttpServer
+from server.transport.http_server import HttpServer, TrackedHttp
 from server.transport.websocket import PatientWebSocket, PricedFrames
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +74,7 @@ PINS = (
         "uvicorn.protocols.http.httptools_impl:RequestResponseCycle",
         "response_started response_complete disconnected message_event transport scope "
         "chunked_encoding expected_content_length",
-        "server/transport/http_protocol.py",
+        "server/transport/http_server.py",
         "answers to HTTP/1.0, clients that leave before their answer, refusals behind an answer",
     ),
     Pin(
@@ -161,8 +160,8 @@ IMPORTED_OF_THEM = {
     ("pipeline/recognition/engines/whisper/engine.py", "faster_whisper.tokenizer.Tokenizer"),
     ("pipeline/recognition/engines/whisper/engine.py", "faster_whisper.transcribe.get_suppressed_tokens"),
     ("pipeline/recognition/turns.py", "faster_whisper.feature_extractor.FeatureExtractor"),
-    ("server/transport/http_protocol.py", "uvicorn.protocols.http.httptools_impl.HttpToolsProtocol"),
-    ("server/transport/http_protocol.py", "uvicorn.protocols.http.httptools_impl.RequestResponseCycle"),
+    ("server/transport/http_server.py", "uvicorn.protocols.http.httptools_impl.HttpToolsProtocol"),
+    ("server/transport/http_server.py", "uvicorn.protocols.http.httptools_impl.RequestResponseCycle"),
     ("server/transport/websocket.py", "uvicorn.protocols.utils.ClientDisconnected"),
     ("server/transport/websocket.py", "uvicorn.protocols.websockets.websockets_sansio_impl.WebSocketsSansIOProtocol"),
     ("server/transport/websocket.py", "websockets.frames.apply_mask"),

@@ -3,8 +3,8 @@
 isolation.py starts it as `python -m pipeline.ingest.cell` with a socket as its standard input. It loads the decoder
 once and has a single thread, so forking is safe and takes milliseconds, whatever threads the server runs.
 
-Orders are lines of JSON. `start` comes with two descriptors, the source and the pipe for messages (crossing.py); the
-answer is a process id. `end` makes sure that a child has ended; the answer is its exit code. When the socket closes,
+Requests are lines of JSON. `start` comes with two descriptors, the source and the pipe for messages (messages.py); the
+answer is a process id. `kill` makes sure that a child has ended; the answer is its exit code. When the socket closes,
 because the server closed it or died, every child is killed.
 """
 
@@ -24,9 +24,9 @@ import orjson
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import OUT_OF_MEMORY, DecodeOrder, Done, Failed, Message, Opened, pack
-from pipeline.ingest.multitrack import open_recording
+from pipeline.ingest.decode import open_recording
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.messages import OUT_OF_MEMORY, DecodeOptions, Done, Failed, Message, Opened, pack
 from pipeline.ingest.source import ByteSource
 
 MEMORY_BYTES = 104 << 20
@@ -36,7 +36,7 @@ A usual recording takes 4 MB, the index of an MP4 file of 12 h 74 MB."""
 EXPENDABLE = 800
 """Where memory runs out, the kernel ends the largest decoder before anything else: /proc/PID/oom_score_adj."""
 
-MAX_ORDER_BYTES = 4096
+MAX_REQUEST_BYTES = 4096
 
 CPU_GRACE_S = 5
 """CPU time between the signal of the limit, which reports the reason, and the kill that nothing can delay."""
@@ -47,49 +47,51 @@ _LIBC = ctypes.CDLL(None)
 
 
 def serve(control: socket.socket) -> None:
-    """Carry out orders until the other side closes the socket."""
+    """Answer requests until the other side closes the socket."""
     children: set[int] = set()
-    mapped = _mapped_bytes()
+    mapped = 0  # the size of this process's address space; systems other than Linux do not limit it
+    if sys.platform == "linux":
+        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     try:
-        while received := _next_order(control):
+        while received := _next_request(control):
             line, descriptors = received
             match orjson.loads(line):
-                case {"start": order}:
-                    answer = _fork(order, descriptors, control, mapped)
+                case {"start": options}:
+                    answer = _fork(options, descriptors, control, mapped)
                     children |= set(answer.values())
                 case {"kill": int(pid)} if pid in children:
                     children.remove(pid)
                     answer = {"exit": _kill(pid)}
                 case _:
-                    raise ValueError("no such order")
+                    raise ValueError("no such request")
             control.sendall(orjson.dumps(answer) + b"\n")
     finally:
         for pid in children:
             _kill(pid)
 
 
-def _fork(order: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
-    """Fork a child for *order* and return its process id; nothing if the system cannot fork."""
+def _fork(options: dict[str, Any], descriptors: list[int], control: socket.socket, mapped: int) -> dict[str, int]:
+    """Fork a child with these *options* and return its process id; nothing if the system cannot fork."""
     parent = os.getpid()
     try:
         pid = os.fork()
     except OSError:
         pid = -1
     if pid == 0:
-        _live_and_die(order, descriptors, control, parent, mapped)
+        _run_child(options, descriptors, control, parent, mapped)
     for descriptor in descriptors:
         os.close(descriptor)
     return {"pid": pid} if pid > 0 else {}
 
 
-def _next_order(control: socket.socket) -> tuple[bytes, list[int]] | None:
-    """Return the next order and its descriptors, or None at the end. One order is sent at a time."""
+def _next_request(control: socket.socket) -> tuple[bytes, list[int]] | None:
+    """Return the next request and its descriptors, or None at the end. One request is sent at a time."""
     line, descriptors = b"", []
     while not line.endswith(b"\n"):
-        part, came, _, _ = socket.recv_fds(control, MAX_ORDER_BYTES, 2)
-        if not part:
+        received, came, _, _ = socket.recv_fds(control, MAX_REQUEST_BYTES, 2)
+        if not received:
             return None
-        line += part
+        line += received
         descriptors += came
     return line, descriptors
 
@@ -100,25 +102,18 @@ def _kill(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _mapped_bytes() -> int:
-    """Return the size of this process's address space. Systems other than Linux do not limit it: 0."""
-    if sys.platform != "linux":
-        return 0
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-
-
-def _live_and_die(
+def _run_child(
     fields: dict[str, Any], descriptors: list[int], control: socket.socket, parent: int, mapped: int
 ) -> NoReturn:
     """Run a child from its fork to its exit. *mapped* is the size of the address space that it inherits, in bytes."""
     code = 1
     try:
         control.close()
-        order = DecodeOrder.read(fields)
+        options = DecodeOptions.read(fields)
         source, out = descriptors
         with os.fdopen(source, "rb", buffering=0) as file:
-            _confine(order, parent, mapped + MEMORY_BYTES)
-            _decode(order, file, out)
+            _confine(options, parent, mapped + MEMORY_BYTES)
+            _decode(options, file, out)
         code = 0
     except BrokenPipeError:
         code = 0  # the reader has left
@@ -130,7 +125,7 @@ def _live_and_die(
         os._exit(code)
 
 
-def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
+def _confine(options: DecodeOptions, parent: int, memory_bytes: int) -> None:
     """Take all rights from this process that decoding does not need.
 
     With a limit of 0 descriptors it cannot open files or connections, even if a file exploits a decoder. If the system
@@ -140,9 +135,9 @@ def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    if order.cpu_s is not None:
+    if options.cpu_s is not None:
         # Where both limits are equal, Linux sends SIGKILL, which looks like a killing from outside.
-        resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_s, order.cpu_s + CPU_GRACE_S))
+        resource.setrlimit(resource.RLIMIT_CPU, (options.cpu_s, options.cpu_s + CPU_GRACE_S))
     if sys.platform == "linux":  # other systems have neither this limit nor this signal
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -152,22 +147,24 @@ def _confine(order: DecodeOrder, parent: int, memory_bytes: int) -> None:
         seccomp.install()
 
 
-def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
+def _decode(options: DecodeOptions, file: ByteSource, out: int) -> None:
     def send(message: Message) -> None:
-        _write(out, pack(message))
-        signal.setitimer(signal.ITIMER_PROF, order.stall_s)  # CPU-time limit: kills a decoder stuck in an endless loop
+        view = memoryview(pack(message))
+        while view:
+            view = view[os.write(out, view) :]
+        signal.setitimer(signal.ITIMER_PROF, options.stall_s)  # of CPU time: kills a decoder in an endless loop
 
-    signal.setitimer(signal.ITIMER_PROF, min(order.stall_s, order.limits.first_frame_cpu_s))
+    signal.setitimer(signal.ITIMER_PROF, min(options.stall_s, options.limits.first_frame_cpu_s))
     try:
         with open_recording(
             file,
-            order.limits,
-            track=order.track,
-            raw=order.raw,
-            live=order.live,
-            separate=order.separate,
-            sparse=order.sparse,
-            several=order.several,
+            options.limits,
+            track=options.track,
+            raw=options.raw,
+            live=options.live,
+            separate=options.separate,
+            sparse=options.sparse,
+            several=options.several,
         ) as audio:
             send(Opened(audio.probe))
             for samples in audio:
@@ -175,12 +172,6 @@ def _decode(order: DecodeOrder, file: ByteSource, out: int) -> None:
             send(Done(audio.notes))
     except PipelineError as error:
         send(Failed(error))
-
-
-def _write(out: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(out, view) :]
 
 
 def _warm_up() -> None:

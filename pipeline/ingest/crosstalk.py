@@ -1,4 +1,4 @@
-"""Silences quiet copies of one channel in another, where channels are heard separately. Pure.
+"""Silences quiet copies of one channel in another, where channels are transcribed separately.
 
     gate = CrosstalkGate(channels=2)
     for samples in audio: use(gate.add(samples))    # of shape (n, channels), a little late
@@ -23,9 +23,6 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, WINDOW, Samples
 
-IDENTICAL_CHANNELS = "identical_channels"
-"""Note: a channel holds the same as another one, which was heard for both."""
-
 ENTER, LEAVE = 0.82, 0.75
 """The correlation from which a channel is a copy, and the one below which it no longer is."""
 
@@ -45,7 +42,7 @@ TOGETHER = 8 * COMPARED
 """The windows of a file that are decided at a time."""
 
 LIVE_AHEAD = 2
-"""In place of AHEAD for live audio: the first 0.1 s of a copy may be heard, which is too short for a word."""
+"""In place of AHEAD for live audio: the first 0.1 s of a copy may come through, which is too short for a word."""
 
 LOUD_DB, BELOW_DB = -65.0, 45.0
 """Windows below LOUD_DB, or in quiet recordings by BELOW_DB below the loudest one so far, are not compared."""
@@ -89,11 +86,6 @@ class _Counts:
     copied: dict[int, int] = field(default_factory=dict)  # by the channel whose copy they are
 
 
-def identical_channel(copy: int, original: int) -> str:
-    """Return the message for readers of the transcript."""
-    return f"Channel {copy} holds the same as channel {original}."
-
-
 class CrosstalkGate:
     """Follows the channels of one recording. Its result does not depend on the pieces in which samples come."""
 
@@ -115,7 +107,7 @@ class CrosstalkGate:
 
     @property
     def copies(self) -> Mapping[int, int]:
-        """The channels that are a copy of another one in all that was heard, and which one that is."""
+        """The channels that are a copy of another one from beginning to end so far, and which one that is."""
         found: dict[int, int] = {}
         for channel, counts in enumerate(self._counts):
             of = max(counts.copied, key=lambda one: counts.copied[one], default=None)

@@ -1,8 +1,8 @@
-"""Automatic gain control: makes quiet speech loud enough for the voice detector and the recogniser.
+"""Automatic gain control: makes quiet speech loud enough for the VAD and the recogniser.
 
 With a distant microphone or a low gain, speech is 30 to 50 dB below a usual recording. Silero VAD, which was trained
-on usual levels, then misses most of it, and Whisper makes more errors. GainControl raises quiet windows for the voice
-detector as they come; raise_level() raises the audio of one request for the recogniser. Speech of a usual level is
+on usual levels, then misses most of it, and Whisper makes more errors. GainControl raises quiet windows for the VAD
+as they come; raise_level() raises the audio of one request for the recogniser. Speech of a usual level is
 not changed by a single bit there. Silence and noise are raised too, by at most MAX_GAIN_DB, so no part of the
 pipeline may take loudness alone for speech.
 """
@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from pipeline.audio import RATE, WINDOW, Pcm, Samples, floats_of, position
-from pipeline.ingest.framer import Windows
+from pipeline.audio import RATE, WINDOW, Pcm, Samples, Windows, floats_of, position
 
 SUSTAINED = 3
 """Windows that have to be loud in a row, 0.1 s: a click or a bump of the microphone is shorter."""
@@ -29,7 +28,7 @@ HEADROOM_DB = 12.0
 """How far above the level of speech a window may be raised.
 
 After a pause the known level is that of the room. Without this limit the first windows of a word would get the gain of
-the room, 40 dB more than the rest of the word, and the voice detector takes such a fall for the end of speech. The
+the room, 40 dB more than the rest of the word, and the VAD takes such a fall for the end of speech. The
 first second of a stream has no limit: with one, noise at its start would seem to be the beginning of speech.
 """
 
@@ -46,9 +45,6 @@ has to end a turn.
 """
 
 ABOVE_DB, RECENT = 20.0, position(4)
-
-QUIET_INPUT = "quiet_input"
-"""The code of the warning that InputLevel gives."""
 
 _SPOKEN, _LISTENED = position(3), position(10)  # speech, or sound without speech, after which an input is judged
 _IS_SPEECH = 0.5
@@ -96,53 +92,45 @@ class InputLevel:
 
     def __init__(self) -> None:
         self._recent = [_MIN_DB] * SUSTAINED
-        self._loudest_db = self._loudest_speech_db = _MIN_DB
-        self._spoken = self._listened = 0
+        self.loudest_db = _MIN_DB  # of the loudest sustained sound so far, in dBFS
+        self._loudest_speech_db = _MIN_DB
+        self.spoken = 0  # samples with speech so far
+        self._listened = 0  # samples so far
 
     def measure(self, windows: Windows, speech: Sequence[float]) -> None:
         """Take the next windows, (n, up to WINDOW), and the probability that each of them holds speech."""
         for level_db, probability in zip(levels_db(windows), speech, strict=True):
             self._recent = [*self._recent[1:], level_db]
             sustained = min(self._recent)
-            self._loudest_db = max(self._loudest_db, sustained)
+            self.loudest_db = max(self.loudest_db, sustained)
             self._listened += WINDOW
             if probability >= _IS_SPEECH:
                 self._loudest_speech_db = max(self._loudest_speech_db, sustained)
-                self._spoken += WINDOW
+                self.spoken += WINDOW
 
     @property
     def fine(self) -> bool:
-        """Whether speech of a usual level was heard, after which there is no warning any more."""
+        """Whether there was speech of a usual level, after which there is no warning any more."""
         return self._loudest_speech_db >= QUIET_DB
-
-    @property
-    def loudest_db(self) -> float:
-        """The level of the loudest sustained sound so far, in dBFS."""
-        return self._loudest_db
 
     @property
     def speech_db(self) -> float | None:
         """The level of the loudest sustained speech so far, in dBFS; None without speech."""
-        return self._loudest_speech_db if self._spoken else None
-
-    @property
-    def spoken(self) -> int:
-        """The samples with speech so far."""
-        return self._spoken
+        return self._loudest_speech_db if self.spoken else None
 
     @property
     def quiet_speech(self) -> str | None:
         """The warning about speech that is very quiet so far; None if it is not, or if there is too little of it."""
-        if self._spoken < _SPOKEN or self._loudest_speech_db >= QUIET_DB:
+        if self.spoken < _SPOKEN or self._loudest_speech_db >= QUIET_DB:
             return None
         return f"The input is very quiet: speech is at {self._loudest_speech_db:.0f} dBFS. Words may be missed."
 
     @property
     def silence(self) -> str | None:
         """The warning about an almost silent input without speech so far; None if it is not, or is too short."""
-        if self._listened < _LISTENED or self._spoken or self._loudest_db >= SILENT_DB:
+        if self._listened < _LISTENED or self.spoken or self.loudest_db >= SILENT_DB:
             return None
-        return f"The input is very quiet: nothing above {self._loudest_db:.0f} dBFS was heard. Is it the right one?"
+        return f"The input is very quiet: nothing is above {self.loudest_db:.0f} dBFS. Is it the right one?"
 
 
 def levels_db(windows: Windows) -> list[float]:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.audio import WINDOW, Pcm, position
+from pipeline.audio import WINDOW, Pcm, Windows, position
 from pipeline.events import (
     Event,
     Finalized,
@@ -30,8 +30,8 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.ingest.framer import Windows
-from pipeline.ingest.gain import QUIET_INPUT, InputLevel
+from pipeline.ingest.gain import InputLevel
+from pipeline.ingest.notes import QUIET_INPUT
 from pipeline.recognition.agreement import Agreement, find_new_words
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult, segment_of, without_end
 from pipeline.recognition.stream_options import BEGINNING, StreamCounts, StreamOptions, StreamStart

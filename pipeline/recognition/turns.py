@@ -24,7 +24,7 @@ import onnxruntime
 from pipeline.audio import RATE, WINDOW, Pcm, Samples, floats_of, position
 from pipeline.errors import EngineFailed
 from pipeline.events import SpeechEnded, SpeechStarted, TurnEnded
-from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
+from pipeline.ingest.speech import Segmenter, SegmenterOptions
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.mel import FRAMES_PER_S, LogMel
 from pipeline.weights import TURN_ENDS

@@ -16,8 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm, position
-from pipeline.ingest.framer import Windows
+from pipeline.audio import FULL_SCALE, LONGEST_JOB, WINDOW, Pcm, Windows, position
 from pipeline.recognition.agreement import Agreement, select_of_turn
 from pipeline.recognition.engine import RecognitionResult
 from pipeline.recognition.stream_options import StreamOptions

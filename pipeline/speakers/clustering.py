@@ -1,8 +1,8 @@
 """Finds how many voices a recording has and what each sounds like, from the turns of all its windows.
 
-Theory. The segmentation model (segmentation.py) looks at windows of ten seconds and finds up to three local voices in
-each. The encoder (embedding.py) turns each turn of a local voice into a vector; the distance of two turns is one minus
-the cosine of their vectors. Clustering joins turns into people:
+Theory. The segmentation model looks at windows of ten seconds and finds up to three local voices in each. The encoder
+turns each turn of a local voice into a vector; the distance of two turns is one minus the cosine of their vectors.
+Clustering joins turns into people:
 
 1. Short turns have unreliable vectors, so only turns of a certain length take part.
 2. The first model knows something about neighbours. Two local voices of one window are two people, so their distance is
@@ -11,7 +11,7 @@ the cosine of their vectors. Clustering joins turns into people:
    enough. The mean of many turns says more than that of one: two groups that both speak for FOR_SURE_S are two people
    from APART_FOR_SURE on. Where one of them speaks for UNSURE_S or less, only from APART on: it may be a shout.
 4. A group counts as a voice if it speaks for FOUNDING_S and for a certain share of the recording. The others are
-   dropped; timeline.py gives their turns to the voices that they resemble most.
+   dropped; diarizer.py gives their turns to the voices that they resemble most.
 5. One person who whispers, or goes on over a telephone, may sound as different as two people do who sound alike. But
    two people answer and interrupt each other, and one person does not. So unless two speak at once (OVERLAP) or the
    voice changes often (TURNS), all voices together are one person's even if they are less alike (ALONE). The first
@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE
-from pipeline.speakers.frames import HEARD, SIZE, STEP, VOICES, LocalTurn, Window, average, unit
+from pipeline.speakers.models import SIZE, STEP, VOICES, unit
+from pipeline.speakers.windows import SPEAKING, LocalTurn, Window, average
 
 Array = NDArray[np.float32]
 Spans: TypeAlias = Sequence[tuple[int, int]]
@@ -144,7 +145,7 @@ def _are_one_person(voices: Array, spans: Sequence[Spans], windows: Sequence[Win
 
 def _overlap(windows: Sequence[Window]) -> float:
     """Return the share of speech in which the first model finds two local voices."""
-    speaking = np.concatenate([(window.speech > HEARD).sum(axis=1) for window in windows])
+    speaking = np.concatenate([(window.speech > SPEAKING).sum(axis=1) for window in windows])
     return int(np.count_nonzero(speaking > 1)) / max(1, int(np.count_nonzero(speaking)))
 
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.clustering import find_voices
-from pipeline.speakers.frames import FILE_STEP, LENGTH, OFFSET, STEP, VOICES, Window, average, unit
+from pipeline.speakers.models import LENGTH, OFFSET, STEP, VOICES, unit
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.windows import SpeakerModels
+from pipeline.speakers.windows import FILE_STEP, SpeakerModels, Window, average
 from pipeline.words import UNNAMED, SpeakerTurn
 
 Array = NDArray[np.float32]

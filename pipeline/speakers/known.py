@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import PipelineError, UnusableReference
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.speakers.clustering import FOUNDING_S, find_voices
 from pipeline.speakers.diarizer import Diarizer, speaker_turns
-from pipeline.speakers.frames import average
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.windows import SpeakerModels
+from pipeline.speakers.windows import SpeakerModels, average
 
 LONGEST = 30 * RATE
 """The most samples of a reference."""
@@ -70,7 +69,9 @@ def learn_voices(
 
 def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.float32]:
     if len(samples) > LONGEST:
-        raise UnusableReference(name, f"it lasts {seconds(len(samples))} s, at most {LONGEST // RATE} s are taken")
+        raise UnusableReference(
+            name, f"it lasts {seconds(len(samples))} s, and at most {LONGEST // RATE} s are accepted"
+        )
     diarizer = Diarizer(models)
     diarizer.add_samples(samples)
     diarizer.end()
@@ -79,7 +80,7 @@ def _voice(models: SpeakerModels, name: str, samples: Samples) -> NDArray[np.flo
         spoken[turn.speaker] = spoken.get(turn.speaker, 0.0) + seconds(turn.end - turn.start)
     total = sum(spoken.values())
     if not LEAST_S <= total <= MOST_S:
-        raise UnusableReference(name, f"it has {total:.1f} s of speech, {LEAST_S:g} to {MOST_S:g} s are needed")
+        raise UnusableReference(name, f"it has {total:.1f} s of speech, and {LEAST_S:g} to {MOST_S:g} s are needed")
     for least_s, alike in ANOTHER:
         found = find_voices(diarizer.windows, 2, founding_s=least_s)
         if float(found[0] @ found[-1]) < alike:

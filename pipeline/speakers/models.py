@@ -17,7 +17,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.frames import LENGTH, SIZE, unit
 from pipeline.weights import SEGMENTATION, read_checked
 
 Array = NDArray[np.float32]
@@ -26,6 +25,24 @@ ENCODER = Path(__file__).with_name("encoder.onnx")
 """A GE2E voice encoder, Apache-2.0: what a voice sounds like, as 256 numbers. scripts/convert_encoder.py made it."""
 
 _ENCODER_SHA256 = "ed3cccc76fb9fb75656f4df2de8073d07733b3f1e29c1bc31a085335effc99c6"
+
+STEP = 270
+"""Samples from one frame to the next."""
+
+LENGTH = 10 * RATE
+"""Samples in a window."""
+
+FRAMES = 589
+"""Frames of a window."""
+
+OFFSET = 360
+"""Frame *n* of a window means the STEP samples after its sample n * STEP + OFFSET: the middle of the model's input."""
+
+VOICES = 3
+"""Voices that a window can have."""
+
+SIZE = 256
+"""Numbers in an embedding."""
 
 HOP = 160
 """Samples from one mel frame to the next, 10 ms."""
@@ -91,6 +108,12 @@ def mel_frames(samples: Samples, first: int = 0) -> Array:
         power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
         mels[start : start + _BLOCK] = np.einsum("fk,mk->fm", power, _FILTERS)
     return mels
+
+
+def unit(vectors: Array) -> Array:
+    """Return the vectors, one a row, with length 1. A vector of zeros stays one."""
+    scaled: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)
+    return scaled
 
 
 def read_encoder() -> bytes:

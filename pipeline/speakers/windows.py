@@ -5,7 +5,7 @@ Voices are local: they are numbered anew in each window.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeAlias
 
@@ -13,20 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.audio import RATE, Samples
-from pipeline.speakers.frames import (
-    HEARD,
+from pipeline.speakers.models import (
+    HOP,
     OFFSET,
     SIZE,
     STEP,
     VOICES,
     Array,
-    LocalTurn,
-    Piece,
-    Window,
-    average,
-    turn_of_pieces,
+    SegmentationModel,
+    VoiceEncoder,
+    mel_frames,
+    piece_lengths,
+    unit,
 )
-from pipeline.speakers.models import HOP, SegmentationModel, VoiceEncoder, mel_frames, piece_lengths
+
+FILE_STEP = 295
+"""Frames, 5 s, from one window of a file to the next."""
+
+SPEAKING = 0.5
+"""The probability from which a local voice counts as speaking in a window."""
+
+_EARLY = 2  # frames by which the windows of a live stream begin earlier than those of a file
 
 PAUSE = 12
 """Frames, 0.2 s: a longer pause ends a turn."""
@@ -39,6 +46,50 @@ KNOWN_SHARE = 0.5
 
 NEW = 36
 """Frames, 0.6 s: less speech than this next to known pieces needs no embedding of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a turn, of about 1.6 s, in which another person may speak after all."""
+
+    after: int  # frame of the window, up to which it reaches from the end of the piece before
+    seconds: float  # of speech in it
+    embedding: Array
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTurn:
+    """A stretch of a window in which one local voice speaks alone, but for short pauses."""
+
+    voice: int  # of the window: 0, 1 or 2
+    first: int  # frame of the window
+    after: int
+    seconds: float  # of speech in it
+    embedding: Array
+    pieces: tuple[Piece, ...]  # at least one, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The result of up to ten seconds from frame *start* of the recording."""
+
+    start: int
+    speech: NDArray[np.float16]  # (frames, VOICES): the probability that a local voice speaks
+    turns: tuple[LocalTurn, ...]
+
+    @property
+    def place(self) -> int:
+        """Which window of a file this one can stand for: the first of a live stream with the same place does."""
+        return (self.start + _EARLY) // FILE_STEP
+
+    def of_voice(self, voice: int) -> list[LocalTurn]:
+        return [turn for turn in self.turns if turn.voice == voice]
+
+
+def average(turns: Sequence[LocalTurn | Piece]) -> Array:
+    """Return what a voice sounds like in several turns or pieces together."""
+    return unit(np.sum([turn.embedding * turn.seconds for turn in turns], axis=0, dtype=np.float32))
+
 
 Frames: TypeAlias = NDArray[np.intp]
 
@@ -99,7 +150,7 @@ class SpeakerModels:
 
 def _window(samples: Samples, start: int, speech: Array, known: Sequence[_Known], new: list[_New]) -> Window:
     """Return the window of these samples, and add to *new* its pieces whose embeddings have to be filled in."""
-    alone = speech > HEARD
+    alone = speech > SPEAKING
     alone &= alone.sum(axis=1, keepdims=True) == 1
     runs = [(voice, run) for voice in range(VOICES) for run in _runs(np.flatnonzero(alone[:, voice]))]
     runs = [(voice, run) for voice, run in runs if len(_mel_indices(run)) >= SHORTEST]
@@ -164,7 +215,10 @@ def _turn(voice: int, run: Frames, parts: Sequence[Piece | Frames], new: Iterato
     """Return the turn of the frames *run*, with the next *new* pieces where its parts are frames."""
     pieces = [piece for part in parts for piece in ([part] if isinstance(part, Piece) else next(new))]
     pieces[-1] = replace(pieces[-1], after=int(run[-1]) + 1)
-    return turn_of_pieces(voice, int(run[0]), pieces)
+    embedding = pieces[0].embedding if len(pieces) == 1 else average(pieces)
+    return LocalTurn(
+        voice, int(run[0]), pieces[-1].after, sum(piece.seconds for piece in pieces), embedding, tuple(pieces)
+    )
 
 
 def _runs(frames: Frames) -> list[Frames]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE
 from pipeline.errors import AudioTooLong, DecodeTimeout, EmptyAudio, InvalidAudio, NoAudioStream, UndecodableAudio
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Decoding, Isolation
 from scripts.fuzzing.inputs import mutate, seeds
 from tests.pipeline.sounds import CLIP, LOSSLESS, LOSSY, encode_audio, film, one_byte_packets, read

@@ -21,9 +21,9 @@ from rich.table import Table
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import seccomp
-from pipeline.ingest.containers import INPUT_FORMATS, DecodeLimits
+from pipeline.ingest.container import missing_demuxers
+from pipeline.ingest.input_formats import INPUT_FORMATS, DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.part import missing_demuxers
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines import models
 from pipeline.recognition.engines.load import find_models
@@ -39,7 +39,7 @@ from server.config import Config
 from server.engines import load_speaker_models, open_engines, settings
 from server.logs import configure
 from server.model.errors import StorageError
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import make_private
 
 MIN_FREE_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 30

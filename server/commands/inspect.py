@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from pipeline.ingest.inspection import Inspection, inspect
+from pipeline.ingest.input_formats import Track
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.tracks import Track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.track_choice import Inspection, inspect
+from pipeline.ingest.vad import Vad
 from server.config import Config, FileProblem
 from server.logs import configure
 
@@ -32,7 +32,7 @@ def run(given: argparse.Namespace, config: Config) -> int:
     if not path.is_file():
         raise FileProblem(path, "there is no such file")
     with Isolation() as isolation:
-        found = inspect(isolation, path, VoiceDetector())
+        found = inspect(isolation, path, Vad())
     if given.json:
         sys.stdout.buffer.write(orjson.dumps(as_json(path, found), option=orjson.OPT_INDENT_2) + b"\n")
     else:

@@ -1,4 +1,4 @@
-"""scribewire jobs: lists, shows, cancels, deletes and downloads the jobs of a server."""
+"""scribewire jobs: lists, shows, cancels, deletes and downloads jobs. scribewire correct: gives an edited file back."""
 
 import argparse
 import asyncio
@@ -11,16 +11,17 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from server.client import Client
+from server.client import DOCUMENT_TYPES, Client, ServiceError
 from server.commands.connection import add_arguments, connection, reaching
 from server.commands.recordings import check_writable, write_whole
 from server.commands.request_options import comma_list
 from server.commands.transcribe import extension
-from server.config import Config, FileProblem
+from server.config import Config, ConfigError, FileProblem
 from server.model.jobs import State
 
 LISTED = 20
 AUDIO = "audio"  # the output with the recording of a live session
+SHOWN = 20
 
 
 def add(commands: Any) -> None:
@@ -47,6 +48,16 @@ def add(commands: Any) -> None:
     downloading.add_argument("--formats", help="comma-separated list (default: all that were made)")
     downloading.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     downloading.add_argument("--force", action="store_true", help="overwrite files")
+    _add_correct(commands)
+
+
+def _add_correct(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("correct", help="correct a transcript by an edited document")
+    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("document", type=Path, metavar="FILE", help=f"edited: {', '.join(DOCUMENT_TYPES)}")
+    parser.add_argument("--force", action="store_true", help="take what can be aligned, leave the rest as it was")
+    add_arguments(parser, meaning="address of the server (default: the one of this machine)")
+    parser.set_defaults(run=_correct)
 
 
 def run(given: argparse.Namespace, config: Config) -> int:
@@ -116,3 +127,31 @@ async def _download(client: Client, given: argparse.Namespace) -> None:
                 target = given.out / f"{stem}-{job_id}.{ending}"
             write_whole(target, await client.output(record, name))
             print(f"{job_id}: wrote {target}")
+
+
+def _correct(given: argparse.Namespace, config: Config) -> int:
+    reached = connection(given, config)
+    try:
+        document = given.document.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{given.document} cannot be read: {error.strerror}") from None
+    if given.document.suffix.lower() not in DOCUMENT_TYPES:
+        raise ConfigError(f"{given.document} must be one of {', '.join(DOCUMENT_TYPES)}")
+
+    async def correct() -> dict[str, Any]:
+        async with Client(reached.address, reached.key) as client:
+            return await client.correct(given.job_id, document, given.document.suffix, force=given.force)
+
+    with reaching(reached.address):
+        try:
+            made = asyncio.run(correct())
+        except ServiceError as error:
+            if error.code != "not_aligned":
+                raise
+            for part in error.parts[:SHOWN]:
+                print(part, file=sys.stderr)
+            print("Nothing was changed. With --force the rest is taken.", file=sys.stderr)
+            return 1
+    changes = len(made["changes"])
+    print(f"Revision {made['revision']}: {changes} {'change' if changes == 1 else 'changes'}.")
+    return 0

@@ -22,12 +22,10 @@ from rich.text import Text
 
 from pipeline.audio import RATE, Samples
 from pipeline.batch import on_thread
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import Encoding
+from pipeline.ingest.input_formats import SEPARATE, DecodeLimits, Encoding, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.tracks import SEPARATE, TrackChoice
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.track_choice import chosen_track
+from pipeline.ingest.vad import Vad
 from server.client import Client, LiveStream
 from server.commands.connection import Connection, add_arguments, connection, reaching, sentence
 from server.commands.request_options import add_options, members_given, parse_with, without
@@ -209,7 +207,7 @@ async def _play(path: Path, track: TrackChoice) -> AsyncGenerator[Samples]:
     began, sent = clock.time(), 0
     with (
         Isolation() as isolation,
-        chosen_track(isolation, path, DecodeLimits(), VoiceDetector(), track=track) as heard,
+        chosen_track(isolation, path, DecodeLimits(), Vad(), track=track) as heard,
         ThreadPoolExecutor(1) as threads,
     ):
         for note in heard.choice.notes:

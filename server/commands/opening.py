@@ -12,8 +12,8 @@ from server.config import PREFIX, Config, ConfigError
 from server.logs import log
 from server.model.errors import BlobsAway, StorageAway
 from server.storage.sql.storage import Storage
-from server.storage.sqlite import open as embedded
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.open import make_private
+from server.storage.sqlite.open import open_storage as open_folder
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def open_storage(config: Config, *, node: str, check_bucket: bool = False) -> St
     ConfigError.
     """
     if config.database_url is None or config.blobs is None:
-        return embedded.open_storage(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
+        return open_folder(config.data_dir, clock=now_ms, reserve_bytes=config.disk_reserve_bytes)
     with cluster_libraries():
         from server.storage.postgres import open as postgres  # noqa: PLC0415  few have it
         from server.storage.s3.open import open_bucket  # noqa: PLC0415  few have it

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from pipeline.ingest.containers import INPUT_FORMATS
+from pipeline.ingest.input_formats import INPUT_FORMATS
 from server.config import ConfigError, FileProblem
 
 EXTENSIONS = frozenset(f".{kind.extension}" for kind in INPUT_FORMATS)

@@ -30,7 +30,7 @@ from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import OUTPUT_FORMATS, Heading
 from pipeline.documents.translated import output_format, translated_outputs
 from pipeline.errors import PipelineError, UnusableReference
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.languages import ENGLISH, language_named
 from pipeline.speakers.options import MOST_VOICES, SpeakerOptions
 from server.client import Client, ServiceError
@@ -63,7 +63,6 @@ FAILURES = (PipelineError, ServiceError, httpx.TransportError, OSError)
 """What may fail for one recording while the others go on."""
 
 ADVICE = {
-    "unsupported_audio_format": "Convert it, for example with `ffmpeg -i FILE talk.flac`.",
     "invalid_audio": "Copy or record it again.",
     "empty_file": "Copy or record it again.",
     "quota_exceeded": "`--key` takes a key with a larger plan.",

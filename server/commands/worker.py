@@ -9,14 +9,13 @@ from typing import Any
 from pipeline.ingest.seccomp import close_memory
 from server.accounts.limits import Limits, read_limits
 from server.commands.opening import node_name, open_storage
-from server.commands.stopping import stop_signals
 from server.config import PREFIX, Config, ConfigError
 from server.engines import open_engines, publish_offer, unload_idle
 from server.jobs.housekeeping import Housekeeping
 from server.jobs.probing import Prober
 from server.logs import configure, log
 from server.metrics import Metrics
-from server.worker_process import build_workers, chores_of, limit_decoders, open_egress
+from server.worker_process import build_workers, chores_of, limit_decoders, open_egress, stop_signals
 
 
 def add(commands: Any) -> None:

@@ -1,15 +1,18 @@
-"""Downloads audio from an address that a client named into the blob store."""
+"""Downloads audio from an address that a client named into the blob store.
+
+Some sources compress although they are asked for the bytes as they are, so a Content-Encoding is undone.
+"""
 
 import asyncio
 import re
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urljoin
 
 import httpx
 
-from server.egress.content_coding import FaultyCoding, decoded
-from server.egress.guard import Egress
-from server.egress.names import Unresolvable
+from server.egress.guard import Egress, Unresolvable
 from server.egress.targets import Target, TargetNotAllowed
 from server.http.headers import clean_filename, disposition_filename
 from server.model.orders import Source
@@ -24,6 +27,13 @@ USER_AGENT = "scribewire/1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which another attempt may succeed
 
+WINDOWS = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
+"""The codings that are undone, and zlib's numbers for each; some send deflate without its header."""
+
+GZIP = b"\x1f\x8b"
+
+PIECE_BYTES = 65_536
+"""The most that is decompressed at once: a piece of an attack may hold a thousand times its own size."""
 
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
@@ -35,6 +45,10 @@ class FetchError(Exception):
         super().__init__(message)
         self.code = code
         self.retryable = retryable
+
+
+class FaultyCoding(Exception):
+    """The answer's coding is not known, or its bytes are not of that coding. The message says so to the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +150,58 @@ def _too_large(most: int) -> FetchError:
 
 def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+async def decoded(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
+    """Yield the bytes that *pieces* stand for, in pieces of their own. *coding* is the answer's Content-Encoding.
+
+    Raises FaultyCoding, and what *pieces* raises.
+    """
+    name = coding.strip().lower()
+    if name in ("", "identity"):
+        async for piece in pieces:
+            yield piece
+        return
+    if name not in WINDOWS:
+        raise FaultyCoding(f"the source sends its bytes in the coding {name[:40]!r}; only gzip and deflate are undone")
+    unpacking = _Unpacking(name)
+    async for piece in pieces:
+        for unpacked in unpacking.unpack(piece):
+            yield unpacked
+    if not unpacking.ended:
+        raise FaultyCoding(f"the source breaks off within its {name} data")
+
+
+class _Unpacking:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._windows = [*WINDOWS[name]]
+        self._unpacker = zlib.decompressobj(self._windows[0])
+
+    @property
+    def ended(self) -> bool:
+        return self._unpacker.eof
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """Yield what *data* completes. What stands behind the end of the data is ignored."""
+        full = False  # then there may be more of what was taken
+        while data or full:
+            if self.ended:
+                if not data.startswith(GZIP):  # of which several may be joined
+                    return
+                self._unpacker = zlib.decompressobj(self._windows[0])
+            try:
+                unpacked = self._unpacker.decompress(data, PIECE_BYTES)
+            except zlib.error as error:
+                if len(self._windows) == 1:
+                    raise FaultyCoding(
+                        f"the source says that its bytes are {self._name}, which they are not"
+                    ) from error
+                del self._windows[0]
+                self._unpacker = zlib.decompressobj(self._windows[0])
+                continue
+            del self._windows[1:]
+            data = self._unpacker.unconsumed_tail or self._unpacker.unused_data
+            full = len(unpacked) == PIECE_BYTES and not self.ended
+            if unpacked:
+                yield unpacked

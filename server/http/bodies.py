@@ -1,11 +1,12 @@
 """Reads request bodies: fields, and at most one file, which is written to the blob store while it arrives."""
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Protocol
+from typing import ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
@@ -14,10 +15,12 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from server.http.headers import clean_filename, extended_filename
-from server.http.large_bodies import LargeBodies, Place, off_loop
 from server.http.problems import Problem
-from server.model.errors import invalid_member
+from server.keyed_limits import KeyedTurns, NoTurn
+from server.model.errors import ConcurrencyLimited, invalid_member
 from server.model.jobs import Received, StoredFile
+from server.storage.ports import BlobStore
+from server.storage.scratch import Sink
 from server.waiting import MIN_BYTES_S, in_pace
 
 MULTIPART = "multipart/form-data"
@@ -35,26 +38,85 @@ MAX_ESCAPES = 100_000  # of a urlencoded body (a=%41): allowed text in any scrip
 PACE_WINDOW_S = 60.0  # within which a body must bring MIN_BYTES_S on average, or its rest
 PIECE = 512 * 1024  # bytes that are gathered before a write, so that a fast upload needs few thread switches
 MAX_PARTS = 256  # of a piece; they are the parts of the body as it arrived, written without being copied
+PLACES = 16  # a body has up to 16 MB, and is copied while it is parsed
+WAIT_S = 10.0  # longest wait for the account's place
+ARRIVAL_S = 180.0  # the longest that a body may take; the largest needs 90 kB/s
+LARGE_BYTES = 64 * 1024  # smaller bodies are parsed in less time than a thread takes to start
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class FileSink(Protocol):
-    """A blob that is being written."""
+class LargeBodies:
+    """The places of this process for large bodies that are kept in memory while they arrive: those with recordings.
 
-    async def write(self, *parts: bytes | memoryview) -> None: ...
+    A small body takes as much memory as a connection. A large one takes a hundred times as much, for as long as its
+    client sends it. So there are few places, an account has one, and a body must arrive within ARRIVAL_S.
+    """
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._turns = KeyedTurns()  # of accounts
+
+    @asynccontextmanager
+    async def body(self, account: str) -> AsyncIterator["Place"]:
+        """A place in memory for one body, while the block lasts."""
+        async with AsyncExitStack() as stack:
+            yield Place(self, account, stack)
+
+    @asynccontextmanager
+    async def hold_place(self, account: str) -> AsyncIterator[asyncio.Timeout]:
+        """Hold a place. The block gets the limit of the time that the body may take to arrive."""
+        try:
+            async with self._turns.turn(account, wait_s=WAIT_S):
+                if self._used >= PLACES:
+                    soon = {"Retry-After": "10", "Connection": "close"}
+                    raise Problem("queue_full", "too many large bodies are arriving", headers=soon)
+                self._used += 1
+                limit = asyncio.timeout(ARRIVAL_S)
+                try:
+                    async with limit:
+                        yield limit
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    text = f"the body took longer than {ARRIVAL_S:g} s to arrive"
+                    raise Problem("request_timeout", text, headers={"Connection": "close"}) from None
+                finally:
+                    self._used -= 1
+        except NoTurn:
+            raise ConcurrencyLimited("large bodies", limit=1, used=1) from None
 
 
-class Blobs(Protocol):
-    """The methods of BlobStore that uploads use."""
+@dataclass(slots=True)
+class Place:
+    """The place of one body, if it needs one."""
 
-    def create(self, key: str, *, leave_reserve: bool = False) -> AbstractAsyncContextManager[FileSink]: ...
-    async def delete(self, prefix: str) -> None: ...
+    _bodies: LargeBodies
+    _account: str
+    _stack: AsyncExitStack
+    _limit: asyncio.Timeout | None = field(default=None, init=False)
+
+    async def claim(self) -> None:
+        """Take a place, because the body is large.
+
+        Raises ConcurrencyLimited if the account's place is not free within WAIT_S, and Problem queue_full. From now on
+        until settle(), the block of LargeBodies.body() may end with Problem request_timeout.
+        """
+        if self._limit is None:
+            self._limit = await self._stack.enter_async_context(self._bodies.hold_place(self._account))
+
+    def settle(self) -> None:
+        """Note that the body has arrived."""
+        if self._limit is not None:
+            self._limit.reschedule(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
     """Reads request bodies that may contain a file."""
 
-    blobs: Blobs
+    blobs: BlobStore
     large: LargeBodies = field(default_factory=LargeBodies)
 
     @asynccontextmanager
@@ -178,7 +240,7 @@ def _account_of(request: Request) -> str:
 class _Incoming:
     """Counts, optionally hashes, and writes a file in pieces while it arrives."""
 
-    def __init__(self, sink: FileSink, most: int, *, hashed: bool) -> None:
+    def __init__(self, sink: Sink, most: int, *, hashed: bool) -> None:
         self._sink = sink
         self._most = most
         self._held: list[memoryview] = []
@@ -437,3 +499,10 @@ def _too_large(limit: int, actual: int) -> Problem:
         headers={"Connection": "close"},
         members={"limit": limit, "actual": actual},
     )
+
+
+async def off_loop(size: int, parse: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Call *parse*; on a thread if the *size* of its input, in bytes, would hold up the event loop."""
+    if size <= LARGE_BYTES:
+        return parse(*given, **named)
+    return await asyncio.to_thread(parse, *given, **named)

@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.http.address_limits import PAUSE_S, AddressLimits, ConnectionUse
+from server.http.addresses import PAUSE_S, AddressCounters, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
 from server.logs import log, path_for_log
@@ -98,7 +98,7 @@ class OuterMiddleware:
     metrics: Metrics
     new_request_id: Callable[[], str]
     sandbox_host: str | None
-    address_limits: AddressLimits
+    address_limits: AddressCounters
     query_fields: Mapping[str, int]  # by path, the most fields of a query, if that is not MAX_QUERY_FIELDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,11 +15,40 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from server.http.caller import Caller
 from server.http.problems import Problem, problem_of
-from server.http.schemas import ref
 from server.logs import log, path_for_log
+from server.model.accounts import Account, ApiKey, Customer, Plan, WindowUse
 from server.model.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A client and its limits. Without a key only its address is known."""
+
+    environment: str
+    address: str  # its address_key()
+    account: Account | None = None
+    key: ApiKey | None = None
+    plan: Plan | None = None
+    window: WindowUse | None = None  # of the one-minute window, if the request was counted
+    idempotency_key: str | None = None  # of a POST request
+    owner: bool = False  # the machine's owner, by the page's cookie: nothing is rationed
+
+    @property
+    def account_id(self) -> str:
+        return self.require_account()[0].id
+
+    @property
+    def customer(self) -> Customer:
+        account, key, plan = self.require_account()
+        return Customer(account=account.id, environment=self.environment, plan=plan, retention=key.retention)
+
+    def require_account(self) -> tuple[Account, ApiKey, Plan]:
+        """Account, key and plan, which callers of operations with Auth.KEY always have. Raises Problem without them."""
+        if self.account is None or self.key is None or self.plan is None:
+            raise Problem("missing_credentials", "Send an API key as Authorization: Bearer YOUR_KEY.")
+        return self.account, self.key, self.plan
+
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema, most often {"$ref": "#/components/schemas/..."}."""
@@ -114,7 +143,7 @@ def json_body(schema: str, *, most: int, example: object, required: bool = False
         "media_types": (kind,),
         "max_body": most,
         "body_required": required,
-        "bodies": {kind: ref(schema)},
+        "bodies": {kind: {"$ref": f"#/components/schemas/{schema}"}},
         "body_examples": {kind: example},
     }
 

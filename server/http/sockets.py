@@ -17,10 +17,9 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
-from server.http.address_limits import PAUSE_S, IdleReport
-from server.http.codes import CODES, UNDECODABLE
+from server.http.addresses import PAUSE_S, IdleReport
 from server.http.operation import ErrorShape, problem_response
-from server.http.problems import Problem, problem_of
+from server.http.problems import CODES, UNDECODABLE, Problem, problem_of
 from server.logs import log, path_for_log
 from server.metrics import Metrics
 from server.model.errors import RateLimited

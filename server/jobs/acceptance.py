@@ -39,8 +39,8 @@ from server.model.offers import Offer
 from server.model.orders import Order, Source, without_defaults
 from server.parsing.declared import REFERENCES, TRACK
 from server.parsing.orders import ParsedRequest, with_latency, with_plan_targets, with_retention
-from server.storage.patience import patiently
 from server.storage.sql.storage import Storage
+from server.storage.waiting import patiently
 
 MIN_AUDIO_S = 1.0  # of the month's audio must be left at the start; the true length is counted at the end
 FREEING_S = 1.0  # longest time for which the answer to a failed request waits until its key is free again

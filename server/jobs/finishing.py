@@ -15,7 +15,7 @@ from pipeline.corrections import Correcting, corrected_chunks
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import Heading
 from pipeline.documents.translated import in_language, output_format, translation_objects
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS
+from pipeline.ingest.notes import IDENTICAL_CHANNELS
 from pipeline.timeline import Entry, SpeakersRevised, StoredRun, unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Transcript
@@ -29,8 +29,8 @@ from server.model.errors import BlobsAway, StorageError
 from server.model.jobs import Artifact, Job, Outcome, State
 from server.model.orders import Order
 from server.storage.ports import BlobStore
-from server.storage.sql.endings import Corrected
 from server.storage.sql.jobs import JobStore
+from server.storage.sql.leases import Corrected
 from server.storage.sql.storage import Storage
 from server.translation.translations import INCOMPLETE, translated_characters, untranslated, written_language
 from server.waiting import set_within

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
+from server.background import contain
 from server.clock import now_ms
-from server.faults import contain
 from server.jobs.attempts import source_key
 from server.jobs.probing import voices_key
 from server.keyed_limits import Tally

@@ -13,8 +13,8 @@ from typing import ClassVar, TypeVar, Unpack
 from pipeline.timeline import Entry
 from server.model.errors import DiskFull, OutcomeUnknown, StorageBusy
 from server.model.jobs import Job, JobError, JobFacts, Lease, LeaseLost, Outcome, Renewal, Verdict
-from server.storage.patience import patiently
 from server.storage.sql.jobs import JobStore
+from server.storage.waiting import patiently
 
 T = TypeVar("T")
 AWAY_S = 30.0  # how long a session waits for the database; its new words are kept in memory meanwhile

@@ -10,8 +10,8 @@ from functools import partial
 from pipeline.batch import Batch
 from pipeline.errors import DecodersBusy, PipelineError
 from server.accounts.limits import Plans
+from server.background import keep_running
 from server.egress.fetch import FetchError
-from server.faults import keep_running
 from server.jobs.attempts import (
     Canceled,
     DownloadAttempt,

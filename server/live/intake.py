@@ -14,15 +14,13 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import SAMPLE_BYTES, Encoding
-from pipeline.ingest.focus import live_mix, mixed
+from pipeline.ingest.input_formats import ALL_TRACKS, AUTO, MIX, SAMPLE_BYTES, DecodeLimits, Encoding
 from pipeline.ingest.isolation import Isolation, LiveDecoding
-from pipeline.ingest.live_tracks import SpokenTrack, all_tracks
-from pipeline.ingest.memory import MemoryPart
-from pipeline.ingest.pcm import PcmDecoder
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, MIX
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.memory import MemoryClaim
+from pipeline.ingest.mixing import live_mix, mixed
+from pipeline.ingest.raw_audio import PcmDecoder
+from pipeline.ingest.track_choice import SpokenTrack, all_tracks
+from pipeline.ingest.vad import Vad
 from server.model.orders import CONTAINER, LiveOptions, Order
 
 PIECE_S = 0.5  # of raw audio decoded at once; more would block the event loop
@@ -64,17 +62,17 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 def intake_of(
-    order: Order, isolation: Isolation, *, position: int, part: MemoryPart | None, voice: VoiceDetector | None = None
+    order: Order, isolation: Isolation, *, position: int, part: MemoryClaim | None, vad: Vad | None = None
 ) -> Intake:
     """Make the intake of a live session.
 
     *position*: where raw audio continues, in 16 kHz samples.
-    *voice*: finds out when somebody speaks in the centre of surround sound, or on which of several tracks.
+    *vad*: finds out when somebody speaks in the centre of surround sound, or on which of several tracks.
     *part*: the memory of a container's decoder. close() or the end of items() releases it.
     """
     assert order.live is not None
     if order.live.encoding == CONTAINER:
-        return ContainerIntake(order, isolation, part=part, voice=voice)
+        return ContainerIntake(order, isolation, part=part, vad=vad)
     return RawIntake(order.live, received_bytes=bytes_up_to(position, order.live), separate=order.separate)
 
 
@@ -111,13 +109,13 @@ class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(
-        self, order: Order, isolation: Isolation, *, part: MemoryPart | None = None, voice: VoiceDetector | None = None
+        self, order: Order, isolation: Isolation, *, part: MemoryClaim | None = None, vad: Vad | None = None
     ) -> None:
         assert order.live is not None
         self._order = order
         self._separate = order.live.channels if order.separate else None  # channels or tracks
         self._part = part
-        self._voice = voice
+        self._vad = vad
         self._isolation = isolation
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # to write, to read, and to kill the decoder
         self._opened = asyncio.Event()  # set also if there will be no decoder
@@ -149,9 +147,9 @@ class ContainerIntake:
         stack = ExitStack()
         part, self._part = self._part, None
         track = self._order.track
-        unmixed = self._voice is not None and track not in ALL_TRACKS
+        unmixed = self._vad is not None and track not in ALL_TRACKS
         decoding = self._isolation.live(
-            DecodeLimits(), separate=self._separate, unmixed=unmixed, part=part, track=track
+            DecodeLimits(), separate=self._separate, unmixed=unmixed, memory=part, track=track
         )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
@@ -173,15 +171,15 @@ class ContainerIntake:
 
     def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
         """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
-        probe, voice, track = decoding.open(), self._voice, self._order.track
+        probe, vad, track = decoding.open(), self._vad, self._order.track
         one: Iterator[Samples] = iter(decoding)
-        if voice is not None and not self._separate and not probe.several:
-            one = mixed(one, live_mix(voice.stream(), probe.channels, probe.layout))
+        if vad is not None and not self._separate and not probe.several:
+            one = mixed(one, live_mix(vad.stream(), probe.channels, probe.layout))
         if probe.several and track in ALL_TRACKS:
             yield from all_tracks(probe.tracks, decoding.pieces(), mixed=track == MIX)
         elif probe.several or (track == AUTO and len(probe.tracks) > 1):
-            spoken = SpokenTrack(probe.tracks, voice if probe.several else None, self._order.language)
-            yield from spoken.hear(decoding.pieces()) if probe.several else one
+            spoken = SpokenTrack(probe.tracks, vad if probe.several else None, self._order.language)
+            yield from spoken.follow(decoding.pieces()) if probe.several else one
             self.notes = spoken.notes
         else:
             yield from one
@@ -196,7 +194,7 @@ class ContainerIntake:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
-    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryPart | None) -> None:
+    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryClaim | None) -> None:
         """Kill the decoder, and close its pipes once no thread uses them."""
         if part is not None:
             stack.callback(part.release)  # also if the decoder was never opened

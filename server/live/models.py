@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.audio import position
+from pipeline.audio import Windows, position
 from pipeline.events import Warned
 from pipeline.ingest.crosstalk import LIVE_AHEAD, CrosstalkGate
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_vad import LiveVad
+from pipeline.ingest.vad import LiveVad
 from pipeline.languages import ENGLISH
 from pipeline.live_stream import LiveStream, MultichannelStream
 from pipeline.recognition.engine import SCRIPTED
@@ -19,8 +18,7 @@ from pipeline.recognition.stream import StreamCore
 from pipeline.recognition.stream_options import BALANCED, StreamOptions, StreamStart, with_latency, with_turn_checks
 from pipeline.recognition.turns import EAGERNESS, TurnEndDetector, TurnOptions
 from pipeline.speakers.known import learn_voices
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
-from pipeline.speakers.state import SpeakerState
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.windows import SpeakerModels
 from pipeline.text.options import USUAL_SETTINGS, TextSettings
 from pipeline.text.rewriting import TextRewriter

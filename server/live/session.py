@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 from pipeline.audio import RATE, Samples, seconds
 from pipeline.errors import EmptyAudio, PipelineError
-from pipeline.ingest.crosstalk import IDENTICAL_CHANNELS, identical_channel
-from pipeline.ingest.memory import MemoryPart
+from pipeline.ingest.memory import MemoryClaim
+from pipeline.ingest.notes import IDENTICAL_CHANNELS, identical_channel
 from pipeline.speakers.live import LiveSpeakers
 from pipeline.timeline import turns_of
 from pipeline.transcription import Transcription
@@ -103,7 +103,7 @@ class LiveSession:
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
-        part: MemoryPart | None,
+        part: MemoryClaim | None,
         translation: Translators,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
@@ -150,8 +150,8 @@ class LiveSession:
         self._max_s = plan.audio_s_per_file + rules.margin_s
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
-        voice = None if self._models.vad is None else self._models.vad.detector
-        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, voice=voice)
+        vad = None if self._models.vad is None else self._models.vad.detector
+        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, vad=vad)
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False

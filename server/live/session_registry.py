@@ -11,14 +11,12 @@ import orjson
 
 from pipeline.audio import seconds
 from pipeline.errors import DecodersBusy, PipelineError
-from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryPart
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
+from pipeline.ingest.memory import LIVE_SHARE, SANDBOX_SHARE, MemoryClaim
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState
 from pipeline.speakers.options import NOT_INSTALLED, SpeakerOptions
-from pipeline.speakers.state import SpeakerState
 from pipeline.timeline import TurnEnd, turns_of, unpack
 from pipeline.transcription import Transcription
-from server.background import compute, total_bytes
-from server.faults import contain
+from server.background import compute, contain, total_bytes
 from server.jobs.finishing import Finisher, Recognised
 from server.jobs.leases import HeldLease, SessionLease
 from server.jobs.probing import known_recordings
@@ -177,7 +175,7 @@ class SessionRegistry:
                 part.release()
             raise
 
-    async def _claim_memory(self, job: Job) -> MemoryPart | None:
+    async def _claim_memory(self, job: Job) -> MemoryClaim | None:
         """Claim memory for the job's decoder; None if it needs none. Raises Refused queue_full after MEMORY_WAIT_S."""
         assert job.order.live is not None
         if job.order.live.encoding != CONTAINER:
@@ -188,7 +186,7 @@ class SessionRegistry:
         except DecodersBusy as error:
             raise self._full(str(error)) from None
 
-    async def _begin(self, job: Job, part: MemoryPart | None) -> LiveSession:
+    async def _begin(self, job: Job, part: MemoryClaim | None) -> LiveSession:
         held = await self._claim(job) or await self._claim_from_elsewhere(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
@@ -207,7 +205,7 @@ class SessionRegistry:
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, past: Transcription, part: MemoryPart | None) -> LiveSession:
+    async def _session(self, held: HeldLease, past: Transcription, part: MemoryClaim | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
         session = engine.stream(job.order, tenant=job.account, starts=starts(past.place, job.order))

@@ -11,10 +11,9 @@ import numpy as np
 from pipeline.attribution import SpeakerRun
 from pipeline.audio import RATE, Samples
 from pipeline.events import Changes
-from pipeline.speakers.live import LiveSpeakers
-from pipeline.speakers.state import SpeakerState, read_state
+from pipeline.speakers.live import LiveSpeakers, SpeakerState, read_state
 from pipeline.words import SpeakerTurn
-from server.faults import contain
+from server.background import contain
 from server.jobs.leases import HeldLease
 from server.jobs.probing import voices_key
 from server.logs import log

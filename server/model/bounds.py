@@ -1,11 +1,10 @@
 """What a request may contain: the values and bounds that parsers check and /openapi.json documents.
 
-The rates and channels of raw audio are in pipeline/ingest/encodings.py.
+The rates and channels of raw audio are in pipeline/ingest/input_formats.py.
 """
 
 from pipeline.documents.formats import OUTPUT_FORMATS
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.encodings import SAMPLE_BYTES
+from pipeline.ingest.input_formats import SAMPLE_BYTES, DecodeLimits
 from pipeline.recognition.stream_options import LATENCIES
 from pipeline.recognition.turns import EAGERNESS
 from server.model.orders import CONTAINER, NOTHING, SEMANTIC, SILENCE

@@ -6,8 +6,7 @@ from typing import Any
 
 from pipeline.documents.cues import USUAL_SHAPE, SubtitleShape
 from pipeline.documents.translated import translated_outputs
-from pipeline.ingest.encodings import RawAudio
-from pipeline.ingest.tracks import AUTO, TrackChoice
+from pipeline.ingest.input_formats import AUTO, RawAudio, TrackChoice
 from pipeline.languages import ENGLISH
 from pipeline.recognition.engine import TRANSCRIBE, TRANSLATE, Hints, hints_for
 from pipeline.text.options import NO_CHANGES, TextOptions

@@ -13,8 +13,7 @@ import orjson
 
 from pipeline.documents.cues import USUAL_SHAPE
 from pipeline.documents.service_v1 import SCHEMA
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS
-from pipeline.ingest.tracks import AUTO, TRACK_MODES, TrackChoice
+from pipeline.ingest.input_formats import AUTO, CHANNELS, RATES, SEPARATE_CHANNELS, TRACK_MODES, TrackChoice
 from pipeline.recognition.engine import TASKS, TRANSCRIBE
 from server.model import bounds
 from server.model.orders import CONTAINER, SEMANTIC, LiveOptions

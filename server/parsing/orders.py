@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pipeline.documents.cues import SubtitleShape
-from pipeline.ingest.encodings import CHANNELS, SAMPLE_BYTES, SEPARATE_CHANNELS, Encoding, RawAudio
-from pipeline.ingest.tracks import ALL_TRACKS, AUTO, SEPARATE, TrackChoice
+from pipeline.ingest.input_formats import (
+    ALL_TRACKS,
+    AUTO,
+    CHANNELS,
+    SAMPLE_BYTES,
+    SEPARATE,
+    SEPARATE_CHANNELS,
+    Encoding,
+    RawAudio,
+    TrackChoice,
+)
 from pipeline.languages import language_named, unknown_language
 from pipeline.recognition.engine import TASKS, TRANSLATE
 from pipeline.speakers.options import NOT_INSTALLED

@@ -16,15 +16,14 @@ from server.accounts.limits import DAY_S, MONTH_S, Failures, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
-from server.http.caller import Caller
+from server.http.addresses import address_of, check_account
 from server.http.headers import idempotency_key, limit_headers
-from server.http.operation import Auth, Operation
+from server.http.operation import Auth, Caller, Operation
 from server.http.problems import Problem
 from server.keyed_limits import RateTable
 from server.logs import log
 from server.model.accounts import Account, ApiKey, Plan, WindowUse
 from server.model.errors import DiskFull, QuotaExceeded, RequestError, StorageBusy
-from server.requests.limits import address_of, check_account
 from server.requests.local_owner import LocalOwner
 from server.storage.sql.storage import Storage
 

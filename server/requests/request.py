@@ -20,11 +20,10 @@ from server.accounts.limits import Limits
 from server.accounts.signed import Scope, check_token, token_expired
 from server.clock import now_ms, parse_iso
 from server.config import Config
+from server.http.addresses import check_account
 from server.http.bodies import Uploads
-from server.http.caller import Caller
-from server.http.codes import UNDECODABLE
-from server.http.operation import Operation, Parameter
-from server.http.problems import Problem
+from server.http.operation import Caller, Operation, Parameter
+from server.http.problems import UNDECODABLE, Problem
 from server.jobs.acceptance import Acceptance
 from server.jobs.housekeeping import Eraser
 from server.live.session_registry import SessionRegistry
@@ -38,7 +37,7 @@ from server.parsing.declared import REFERENCES
 from server.parsing.orders import MAX_WARNINGS, ParsedRequest
 from server.records.records import MAX_TTL_S, Links, Records
 from server.requests.access_control import AccessControl
-from server.requests.limits import StreamLimits, check_account
+from server.requests.limits import StreamLimits
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.storage import Storage
 from server.streams.feed import ORIGINAL, Languages

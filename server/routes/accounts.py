@@ -8,16 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.accounts.addresses import anonymous_subject
 from server.accounts.keys import Issued, issue_key, issue_webhook_secret, open_account
 from server.accounts.limits import Calendar, day_of, month_of
 from server.accounts.signed import Scope, make_token, repeatable_chance
 from server.clock import iso, iso_or_none, now_ms
+from server.http.addresses import anonymous_subject
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.model import answers, bounds
 from server.model.accounts import SIGNUP_PLAN, TRANSLATED_CHARACTERS, Account, ApiKey, Quota
 from server.model.errors import IdempotencyReused

@@ -15,13 +15,11 @@ from starlette.responses import Response
 from server.accounts.keys import fresh_id
 from server.accounts.signed import check_channel_token
 from server.clock import now_ms
-from server.http.address_limits import IdleReport
+from server.http.addresses import IdleReport, check_account
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
-from server.http.schemas import ref
-from server.http.sse import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, event, retry
-from server.http.streamed import Streamed
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.streamed import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Streamed, event, retry
 from server.model import answers
 from server.model.accounts import Channel
 from server.model.errors import Refused
@@ -29,9 +27,8 @@ from server.model.events import Event
 from server.model.ids import Prefix
 from server.parsing.declared import channel_name
 from server.parsing.members import members_of
-from server.requests.limits import check_account
 from server.requests.request import LANG, RouteGroup, query_languages
-from server.routes.subtitles import ONE_LANG, SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
+from server.routes.events import ONE_LANG, SHAPE_PARAMETERS, VTT_ANSWERS, Subtitles
 from server.streams.feed import Languages, Rendered
 from server.streams.following import ChannelFollowing, ChannelPosition
 

@@ -10,10 +10,9 @@ from starlette.responses import Response
 from server.accounts.signed import Scope, make_cursor, make_token, read_cursor
 from server.clock import iso, now_ms
 from server.http.bodies import JSON, body_of, json_object, parse_json
-from server.http.caller import Caller
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.jobs.correcting import Corrections
 from server.model import answers
 from server.model.events import change_object

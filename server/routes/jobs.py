@@ -15,9 +15,8 @@ from pipeline.documents.translated import output_format
 from pipeline.ingest import recording
 from pipeline.languages import language_named, unknown_language
 from server.accounts.signed import Scope, make_cursor, read_cursor
-from server.http.caller import Caller
 from server.http.headers import ByteRange, RangeNotSatisfiable, attachment, byte_range, none_match, range_still_holds
-from server.http.operation import Answer, Auth, Endpoint, Operation, Parameter, json_response
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
 from server.http.streamed import Streamed, first_piece
 from server.jobs.correcting import Corrections

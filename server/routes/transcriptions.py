@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED
-from server.http.caller import Caller
+from server.http.bodies import JSON, MEDIA_TYPES, MULTIPART, URLENCODED, off_loop
 from server.http.headers import WARNING, Preference, preference, warning_headers
-from server.http.large_bodies import off_loop
-from server.http.operation import Answer, Endpoint, Operation, Parameter, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.jobs.attempts import raise_ordered_limit
 from server.model.jobs import Job, Received, Submitted
 from server.parsing.orders import ParsedRequest, parse_order

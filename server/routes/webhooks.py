@@ -9,10 +9,9 @@ from starlette.responses import Response
 from server.accounts.keys import fresh_id
 from server.clock import now_ms
 from server.http.bodies import body_of, json_object
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_body, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.model import answers
 from server.model.deliveries import Delivery, host_of
 from server.model.ids import Prefix

@@ -10,13 +10,7 @@ from typing import Protocol
 
 from server.model.accounts import WindowUse
 from server.model.offers import Offer
-
-
-class Sink(Protocol):
-    """A blob that is being written."""
-
-    async def write(self, *parts: bytes | memoryview) -> None:
-        """Append the *parts* in their order. Raises DiskFull."""
+from server.storage.scratch import Sink
 
 
 class BlobStore(Protocol):

@@ -1,4 +1,4 @@
-"""Files on a node's own disk that are being written. Both kinds of blob stores use it."""
+"""Files on this machine's own disk that are being written, and threads for what blocks. Both backends use it."""
 
 import asyncio
 import errno
@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import secrets
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,13 +17,23 @@ from typing import TypeVar
 from server.logs import log
 from server.model.errors import DiskFailed, DiskFull
 
-PRIVATE_FILE = 0o600
+SOFTWARE = 70  # exit status for an error of the program, from sysexits.h
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 PIECE_BYTES = 256 * 1024  # what a read of a blob holds in memory
 MAX_VECTOR = 512  # parts in one system call; the least that systems allow is more
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}){0,3}")
 
 T = TypeVar("T")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_key(key: str) -> str:
@@ -64,13 +75,14 @@ async def _wait_uncancelled(running: "asyncio.Future[T]") -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadSink:
-    """A Sink whose *write_parts* blocks; *run* calls it on a thread."""
+class Sink:
+    """A blob that is being written: *write_parts* blocks; *run* calls it on a thread."""
 
     write_parts: Callable[..., None]
     run: Callable[..., Awaitable[None]]
 
     async def write(self, *parts: bytes | memoryview) -> None:
+        """Append the *parts* in their order. Raises DiskFull."""
         await self.run(self.write_parts, *parts)
 
 
@@ -148,3 +160,22 @@ def sweep(folder: Path) -> None:
                 path.unlink()
             finally:
                 os.close(descriptor)
+
+
+def start_vital(work: Callable[[], None], *, name: str) -> threading.Thread:
+    """Start a thread that does *work*, and end the process if *work* raises.
+
+    Otherwise callers would wait for ever for a thread that is gone. Uncommitted work is undone, as when the process is
+    killed. The thread is a daemon, so a program can end without closing the storage.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  whatever it is, nobody else sees it
+            log.critical("a thread that nothing works without has failed; this process ends", exc_info=True)
+            os._exit(SOFTWARE)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread

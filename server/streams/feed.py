@@ -22,8 +22,8 @@ from msgspec.json import decode as json_decode
 from server.model.errors import StorageAway
 from server.model.events import Event
 from server.model.jobs import TERMINAL_EVENTS
-from server.storage.patience import patiently
 from server.storage.sql.timeline import Timelines
+from server.storage.waiting import patiently
 from server.waiting import racing
 
 KEPT = 128  # events in memory for readers that are behind; up to twice as many for a while

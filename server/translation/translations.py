@@ -190,7 +190,11 @@ class Translations:
                 now = asyncio.get_running_loop().time()
                 words = [
                     NumberedWord(
-                        number, one.word, entry.channel, None if one.lag_ms is None else now - one.lag_ms / 1000
+                        number,
+                        one.word,
+                        entry.channel,
+                        heard_at=None if one.lag_ms is None else now - one.lag_ms / 1000,
+                        final_at=now,
                     )
                     for number, one in enumerate(entry.words, entry.first)
                 ]

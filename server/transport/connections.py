@@ -1,25 +1,29 @@
 """Limits the number of open connections, and how long one may be idle.
 
+A connection needs a descriptor, and so does every file, pipe and outgoing request. If connections took all descriptors,
+no audio could be read.
+
 The command `serve` makes one Connections for the process. Each HTTP protocol has a TrackedConnection, to which it and
 the WebSocket's protocol report what happens.
 """
 
 import asyncio
 import fcntl
+import resource
 import termios
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from server.accounts.addresses import address_key, client_address
 from server.accounts.keys import fresh_id
-from server.config import Network
+from server.config import PREFIX, Config, ConfigError, Network
+from server.http.addresses import address_key, client_address, too_many_connections
 from server.http.problems import Problem, raw_answer
 from server.keyed_limits import RateTable, Tally
+from server.logs import log
 from server.metrics import Metrics
 from server.model.ids import Prefix
-from server.requests.limits import too_many_connections
 
 MIN_READ_BYTES = 16 * 1024  # a client must read so much, or all that waits, within ConnectionRules.unread_s
 MAX_CUTS = 20  # an account with more connections cut off within a minute may open no others
@@ -27,6 +31,11 @@ REFUSED_TOO_OFTEN = Problem(
     "rate_limited", "this address sent too much that is no request", headers={"Retry-After": "60"}
 )
 SILENT_AT_ONCE = 16  # connections that are closed together
+MAX_DESCRIPTORS = 1_048_576  # where the system has no limit
+RESERVED_DESCRIPTORS = 256  # for the database, decoders and outgoing requests
+DESCRIPTORS_EACH = 2  # of a connection: its socket, and the file that is uploaded or downloaded over it
+MAX_CONNECTIONS = 10_000  # even if there are more descriptors: an idle connection takes 25 kB of memory
+OF_ACCOUNT = 0.6  # of all connections: half of them may be readers of one session, and its owner needs some too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,7 @@ class Connections:
         if self._open > self.rules.max_open and not self._close_silent():
             self._metrics.refused.labels("too_many_connections").inc()
             self.release(address)
-            raise too_many_connections("the server")
+            raise too_many_connections("The server")
         self._metrics.connections.set(self._open)
 
     def release(self, address: str | None) -> None:
@@ -157,7 +166,7 @@ class TrackedConnection:
         self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self.account == account or not self._counted:
             return True
         self._leave_account()
@@ -166,7 +175,7 @@ class TrackedConnection:
         return self.account is not None
 
     def count_forwarded(self, address: str) -> bool:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self._address is not None or self._forwarded == address or not self._counted:  # it comes through no proxy
             return True
         self._leave_forwarded()
@@ -180,7 +189,7 @@ class TrackedConnection:
             self._list_in(self._connections.idle)
 
     def await_client(self) -> None:
-        """See ConnectionUse in http/address_limits.py."""
+        """See ConnectionUse in http/addresses.py."""
         if self.account is None and self._counted:
             self._forget_idleness()
             self._list_in(self._connections.resting)
@@ -299,3 +308,35 @@ def _unread_bytes(transport: asyncio.WriteTransport) -> int:
     except OSError:
         kept[0] = 0
     return transport.get_write_buffer_size() + kept[0]
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the limit of open descriptors as high as this process may, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS has a lower limit than it reports
+        log.warning("the limit of open files could not be raised: %s", error, extra={"limit": soft})
+        return soft
+    return wanted
+
+
+def connection_limits(config: Config, descriptors: int) -> ConnectionRules:
+    """The limits of connections in a process with so many *descriptors*.
+
+    Raises ConfigError if the settings ask for more connections than there are descriptors for.
+    """
+    possible = max(1, (descriptors - RESERVED_DESCRIPTORS) // DESCRIPTORS_EACH)
+    if config.max_connections > possible:
+        raise ConfigError(
+            f"{PREFIX}MAX_CONNECTIONS must be at most {possible}, because this process may open {descriptors} files, "
+            f"got {config.max_connections}"
+        )
+    max_open = config.max_connections or min(possible, MAX_CONNECTIONS)
+    max_of_address = config.max_connections_per_address or max(1, max_open // 2)
+    return ConnectionRules(
+        max_open=max_open, max_of_address=max_of_address, max_of_account=max(1, int(max_open * OF_ACCOUNT))
+    )

@@ -4,8 +4,8 @@ import asyncio
 import random
 from dataclasses import dataclass, replace
 
+from server.background import contain
 from server.clock import now_ms
-from server.faults import contain
 from server.jobs.housekeeping import Eraser
 from server.logs import log
 from server.metrics import Metrics

@@ -20,8 +20,7 @@ import httpx
 
 from server.accounts.limits import WebhookRules
 from server.clock import now_ms
-from server.egress.guard import Egress
-from server.egress.names import Unresolvable
+from server.egress.guard import Egress, Unresolvable
 from server.egress.targets import TargetNotAllowed
 from server.keyed_limits import Tally
 from server.logs import log

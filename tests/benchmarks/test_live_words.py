@@ -11,7 +11,7 @@ from benchmarks.latency import Bench, heard_clips
 from benchmarks.tracks import MODEL, SPEECH, Track
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engine import Engine
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings
@@ -28,7 +28,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def bench(engine: Engine) -> Bench:
     ticks = count(0.0, 0.1)
-    return Bench(engine, VoiceDetector(), clock=partial(VirtualTimeLoop, lambda: next(ticks)))
+    return Bench(engine, Vad(), clock=partial(VirtualTimeLoop, lambda: next(ticks)))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.live_scores import Shown
 from benchmarks.word_times import offsets, sound_of, sounds_of, summary
 from pipeline.audio import RATE
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, read
 
 SOUNDS = [(1.0, 2.0), (4.0, 5.0)]
@@ -31,7 +31,7 @@ def test_sound_is_found_to_a_hundredth_of_a_second():
     first, last = sound_of(speech)
     speech = speech[round(first * RATE) : round(last * RATE)]
     silence = np.zeros(2 * RATE, np.float32)
-    found = sounds_of(np.concatenate([silence, speech, silence, speech, silence]), VoiceDetector())
+    found = sounds_of(np.concatenate([silence, speech, silence, speech, silence]), Vad())
     assert len(found) == 2
     length = last - first
     assert [*found[0], *found[1]] == pytest.approx([2, 2 + length, 4 + length, 4 + 2 * length], abs=0.02)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 
 
 @pytest.fixture(scope="module")
@@ -15,5 +15,5 @@ def isolation() -> Iterator[Isolation]:
 
 
 @pytest.fixture(scope="module")
-def voice() -> VoiceDetector:
-    return VoiceDetector()
+def voice() -> Vad:
+    return Vad()

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import RATE, WINDOW, Windows, position
 from pipeline.errors import EngineFailed
 from pipeline.events import TimedEvent, WordsCommitted
-from pipeline.ingest.framer import Windows
 from pipeline.live_stream import LiveStream, MultichannelStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore

@@ -18,9 +18,8 @@ import soundfile
 from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions
-from pipeline.ingest.speech import SpeechPacker
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import DecodeJob, Packed, PackingOptions, SpeechPacker
+from pipeline.ingest.vad import Vad
 
 SPEECH = Path(__file__).parent.parent / "speech"
 CLIPS: list[dict[str, Any]] = json.loads((SPEECH / "manifest.json").read_text())
@@ -253,11 +252,11 @@ def _pictures(stream: Any, seconds: float) -> list[av.Packet]:
     return packets + stream.encode(None)
 
 
-def packed(pieces: Iterable[Samples], detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
+def packed(pieces: Iterable[Samples], detector: Vad, options: PackingOptions | None = None) -> list[Packed]:
     """Return the decode jobs of a recording, and between them how far it is heard."""
     packer = SpeechPacker(detector.stream(), options)
     return [*(item for samples in pieces for item in packer.pack(samples)), *packer.flush()]
 
 
-def jobs_of(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[DecodeJob]:
+def jobs_of(samples: Samples, detector: Vad, options: PackingOptions | None = None) -> list[DecodeJob]:
     return [item for item in packed([samples], detector, options) if isinstance(item, DecodeJob)]

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.batch import packing_options
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load
 from pipeline.recognition.model_set import EngineSettings
@@ -41,7 +41,7 @@ def hush(seconds: float) -> Samples:
 
 
 def words_of_file(engine: Engine, samples: Samples) -> list[Word]:
-    jobs = jobs_of(samples, VoiceDetector(), packing_options(engine.longest_job))
+    jobs = jobs_of(samples, Vad(), packing_options(engine.longest_job))
     requests = (DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced) for job in jobs)
     return list(chain.from_iterable(engine.recognise([request])[0].words for request in requests))
 

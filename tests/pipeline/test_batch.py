@@ -16,7 +16,7 @@ from pipeline.audio import RATE
 from pipeline.batch import BATCHES_AHEAD, CHUNK, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.ledger import TRUNCATED
+from pipeline.ingest.notes import TRUNCATED
 from pipeline.recognition.engine import TASKS, DecodeRequest, RecognitionResult
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
@@ -100,7 +100,7 @@ async def batches(*, held: bool = False) -> AsyncIterator[tuple[Batch, Recogniti
     if not held:
         recognition.open.set()
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads:
-        yield Batch(engine=engine, models=models, voice=None, isolation=isolation, threads=threads), recognition
+        yield Batch(engine=engine, models=models, vad=None, isolation=isolation, threads=threads), recognition
     models.close()
 
 

@@ -15,7 +15,7 @@ from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.errors import SpeakersUnavailable
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
 from pipeline.speakers.options import SpeakerOptions
@@ -57,7 +57,7 @@ async def batches(*, voices: SpeakerModels | None) -> AsyncIterator[Batch]:
         yield Batch(
             engine=engine,
             models=models,
-            voice=VoiceDetector(),
+            vad=Vad(),
             isolation=isolation,
             threads=threads,
             voices=voices,

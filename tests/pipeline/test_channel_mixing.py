@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, WINDOW, Samples, position
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.framer import Windows
-from pipeline.ingest.inspection import inspect
+from pipeline.audio import RATE, WINDOW, Samples, Windows, position
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.ingest.mixing import SharedGain
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.two_channels import TWO_TALKS, TwoChannels
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.notes import TWO_TALKS
+from pipeline.ingest.stereo import TwoChannels
+from pipeline.ingest.track_choice import chosen_track, inspect
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, codes, jobs_of, likeness, read, tone
 
 VOICE = read(SPEECH / "human" / "jfk.flac")
@@ -44,7 +43,7 @@ def wav(folder: Path, channels: Sequence[Samples]) -> Path:
     return path
 
 
-def hear(isolation: Isolation, voice: VoiceDetector | None, path: Path) -> tuple[Samples, tuple[str, ...]]:
+def hear(isolation: Isolation, voice: Vad | None, path: Path) -> tuple[Samples, tuple[str, ...]]:
     with chosen_track(isolation, path, DecodeLimits(), voice) as heard:
         return np.concatenate(list(heard.samples)), codes(heard.notes)
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.audio import RATE, WINDOW, Samples, Windows
 from pipeline.batch import CHUNK, MAX_SPAN, Batch, BatchOptions
 from pipeline.documents.assemble import assemble
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.framer import Windows
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from pipeline.recognition.engines.scripted import ScriptedEngine
 from pipeline.recognition.model_set import ModelSet
@@ -65,7 +64,7 @@ def test_each_channel_is_its_own_sound_and_all_are_of_one_length(call):
 def batch_with(voice: Loudness | None) -> Iterator[Batch]:
     engine = ScriptedEngine()
     with Isolation() as isolation, ThreadPoolExecutor(2) as threads, closing(ModelSet.of(engine)) as models:
-        yield Batch(engine=engine, models=models, voice=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
+        yield Batch(engine=engine, models=models, vad=voice, isolation=isolation, threads=threads)  # type: ignore[arg-type]  # has the method
 
 
 async def chunks_of(batch: Batch, path: Path, done: Sequence[Chunk] = ()) -> list[Chunk]:

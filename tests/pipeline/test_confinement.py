@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.errors import InvalidAudio
 from pipeline.ingest import seccomp
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation, _error_of_exit
 from pipeline.ingest.seccomp import ALLOWED, ARCHITECTURES, FATAL, MEMORY, STOPPED_BY_FILTER, program
 from tests.pipeline.sounds import CLIP, FFMPEG_ALONE, LOSSLESS, LOSSY, encode_audio, encode_with_ffmpeg, read
@@ -26,8 +26,8 @@ needs_filter = pytest.mark.skipif(MISSING is not None, reason=f"no filter here: 
 ATTEMPT = """
 import ctypes, errno, mmap, os, resource, signal, socket, sys, threading
 from pipeline.ingest import cell
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import DecodeOrder
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.messages import DecodeOptions
 
 attempt, precious, victim, secret = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 held = os.open(precious, os.O_RDWR)
@@ -53,7 +53,7 @@ def fork():
     if os.fork() == 0:
         os._exit(0)
 
-order = DecodeOrder(limits=DecodeLimits(longest_s=10), live=False, stall_s=1, cpu_s=70)
+order = DecodeOptions(limits=DecodeLimits(longest_s=10), live=False, stall_s=1, cpu_s=70)
 cell._confine(order, os.getppid(), 1 << 30)
 try:
     eval(attempt)
@@ -154,8 +154,8 @@ def test_the_limits_hold_on_any_system(precious):
 STOPPED = """
 import os, socket, sys
 from pipeline.ingest import cell
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.crossing import DecodeOrder
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.messages import DecodeOptions
 
 cell._decode = lambda *_: os.unlink(sys.argv[1])  # a decoder that a file has taken over
 inner, _ = socket.socketpair()

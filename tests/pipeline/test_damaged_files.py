@@ -13,7 +13,7 @@ from pipeline.errors import (
     NoAudioStream,
     UndecodableAudio,
 )
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 from tests.pipeline.sounds import CLIP, encode_audio, read
 

@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import AudioTooLong, EmptyAudio, InvalidAudio, NoAudioStream, PipelineError, UndecodableAudio
-from pipeline.ingest.containers import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
+from pipeline.ingest.container import missing_demuxers
 from pipeline.ingest.decode import recording
-from pipeline.ingest.ledger import FILLED, SKIPPED, TRUNCATED
-from pipeline.ingest.part import missing_demuxers
+from pipeline.ingest.input_formats import DEMUXERS, INPUT_FORMATS, DecodeLimits, Probe
+from pipeline.ingest.notes import FILLED, SKIPPED, TRUNCATED
 from tests.pipeline.sounds import (
     CLIP,
     FFMPEG_ALONE,

@@ -6,7 +6,7 @@ import numpy as np
 
 from pipeline.audio import position
 from pipeline.batch import BatchOptions, DecodeQueue
-from pipeline.ingest.packing import DecodeJob
+from pipeline.ingest.speech import DecodeJob
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 
 

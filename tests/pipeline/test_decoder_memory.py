@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DecodersBusy, InvalidAudio
-from pipeline.ingest import decoder_cell
+from pipeline.ingest import isolation as isolation_module
 from pipeline.ingest import memory as memories
 from pipeline.ingest.cell import EXPENDABLE, MEMORY_BYTES
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.memory import PART_BYTES, DecoderMemory, usable_bytes
+from pipeline.ingest.memory import DECODER_BYTES, DecoderMemory, usable_bytes
 from tests.pipeline.boxes import mp4_of_samples
 from tests.pipeline.sounds import CLIP
 from tests.waiting import until
@@ -29,29 +29,29 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits th
 
 @pytest.fixture(scope="module")
 def isolation() -> Iterator[Isolation]:
-    with Isolation(memory=DecoderMemory(4 * PART_BYTES)) as isolation:
+    with Isolation(memory=DecoderMemory(4 * DECODER_BYTES)) as isolation:
         yield isolation
 
 
 def test_parts_are_given_while_there_is_room_and_again_when_one_came_back():
-    memory = DecoderMemory(4 * PART_BYTES)
+    memory = DecoderMemory(4 * DECODER_BYTES)
     first = [memory.try_claim(share=0.5) for _ in range(3)]
     assert [part is not None for part in first] == [True, True, False]
     parts = [memory.claim(wait_s=0), memory.claim(wait_s=0)]
-    assert memory.used_bytes == 4 * PART_BYTES
+    assert memory.used_bytes == 4 * DECODER_BYTES
     with pytest.raises(DecodersBusy):
         memory.claim(wait_s=0.01)
     threading.Timer(0.05, parts[0].release).start()
     memory.claim(wait_s=30)
     for _ in range(2):
         parts[1].release()  # the second time does nothing
-    assert memory.used_bytes == 3 * PART_BYTES
+    assert memory.used_bytes == 3 * DECODER_BYTES
 
 
 def test_a_decoder_gives_its_part_back_however_it_ends(isolation, tmp_path):
     with isolation.decoding(CLIP, ANY) as audio:
         next(iter(audio))
-        assert isolation.memory.used_bytes == PART_BYTES
+        assert isolation.memory.used_bytes == DECODER_BYTES
     broken = tmp_path / "broken"
     broken.write_bytes(b"RIFF nothing")
     for path, error in ((broken, Exception), (tmp_path / "none", FileNotFoundError)):
@@ -88,27 +88,27 @@ def test_a_decoder_is_limited_and_the_first_to_go_where_memory_runs_out(isolatio
 
 def test_what_decoders_write_is_escaped_cut_and_not_logged_without_end(caplog):
     forged = b"2026-11-23 info ready\n\x1b[31m\xff\n" + b"x" * 1000 + b"\n" + b"y\n" * 1000
-    with caplog.at_level(logging.WARNING, logger=decoder_cell.__name__):
+    with caplog.at_level(logging.WARNING, logger=isolation_module.__name__):
         writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert writer.stdin is not None
         assert writer.stdout is not None
         with writer.stdin as lines:
             lines.write(forged)
-        decoder_cell._log_lines(writer.stdout)
+        isolation_module._log_lines(writer.stdout)
     assert caplog.messages[:2] == ["a decoder wrote: '2026-11-23 info ready'", r"a decoder wrote: '\x1b[31m\ufffd'"]
-    assert max(map(len, caplog.messages)) < decoder_cell.MAX_LINE_BYTES + 30
-    assert len(caplog.messages) == decoder_cell.MAX_LINES + 1
+    assert max(map(len, caplog.messages)) < isolation_module.MAX_LINE_BYTES + 30
+    assert len(caplog.messages) == isolation_module.MAX_LINES + 1
     assert caplog.messages[-1] == "decoders write more lines than are logged"
     assert writer.wait() == 0
 
 
 @linux
 def test_an_error_in_the_forking_process_comes_into_the_log(caplog):
-    with Isolation() as isolation, caplog.at_level(logging.WARNING, logger=decoder_cell.__name__):
+    with Isolation() as isolation, caplog.at_level(logging.WARNING, logger=isolation_module.__name__):
         isolation.start()
         with pytest.raises(ConnectionError):
             isolation._cell.ask(b'{"else": 1}\n')
-        until(lambda: "a decoder wrote: 'ValueError: no such order'" in caplog.messages)
+        until(lambda: "a decoder wrote: 'ValueError: no such request'" in caplog.messages)
 
 
 def test_the_limit_of_a_control_group_counts_where_it_is_less_than_the_machine(tmp_path, monkeypatch):

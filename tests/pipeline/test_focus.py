@@ -11,11 +11,11 @@ import pytest
 import soundfile
 
 from pipeline.audio import RATE, WINDOW, Samples, position
-from pipeline.ingest.containers import DecodeLimits
-from pipeline.ingest.focus import FocusMix
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.survey import chosen_track
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.mixing import FocusMix
+from pipeline.ingest.track_choice import chosen_track
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, likeness, read
 
 VOICE = read(SPEECH / "human" / "jfk.flac")
@@ -40,7 +40,7 @@ def surround(layout: str, sounds: Mapping[str, Samples], *, container: str = "ma
 
 def hear(path: Path, data: bytes) -> Samples:
     path.write_bytes(data)
-    with Isolation() as isolation, chosen_track(isolation, path, DecodeLimits(), VoiceDetector()) as recording:
+    with Isolation() as isolation, chosen_track(isolation, path, DecodeLimits(), Vad()) as recording:
         return np.concatenate(list(recording.samples))
 
 
@@ -97,7 +97,7 @@ def test_channels_without_a_centre_are_mixed_as_before(layout, tmp_path):
     path = tmp_path / "mix.wav"
     soundfile.write(path, np.stack([VOICE * (n < 2) for n in range(channels)], axis=1), RATE)
     with Isolation() as isolation:
-        with chosen_track(isolation, path, DecodeLimits(), VoiceDetector()) as usual:
+        with chosen_track(isolation, path, DecodeLimits(), Vad()) as usual:
             mixed = np.concatenate(list(usual.samples))
             assert usual.focus is None
         with isolation.decoding(path, DecodeLimits()) as plain:

@@ -1,4 +1,4 @@
-"""Tests of foreign.py: what people send in place of a recording is named."""
+"""What people send in place of a recording is named."""
 
 import base64
 import io
@@ -6,8 +6,8 @@ import io
 import pytest
 
 from pipeline.errors import UndecodableAudio
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 
 RECORDING = b"RIFF" + bytes(200)
 

@@ -1,11 +1,10 @@
-"""Tests of framer.py: samples in pieces of any size become the same windows."""
+"""Tests of Framer: samples in pieces of any size become the same windows."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import WINDOW
-from pipeline.ingest.framer import Framer
+from pipeline.audio import WINDOW, Framer
 
 
 @given(lengths=st.lists(st.integers(0, 3 * WINDOW), max_size=20))

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE, WINDOW, Samples, position
+from pipeline.audio import RATE, WINDOW, Framer, Samples, Windows, position
 from pipeline.events import SpeechStarted
-from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import (
     HEADROOM_DB,
     MAX_GAIN_DB,
@@ -19,8 +18,8 @@ from pipeline.ingest.gain import (
     levels_db,
     raise_level,
 )
-from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import Segmenter, SegmenterOptions
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import CLIP, SPEECH, read
 
 
@@ -46,7 +45,7 @@ def test_loud_speech_stays_as_it_is_from_its_first_loud_windows_on():
 
 @pytest.mark.parametrize("db", [30, 45, 60])
 def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db):
-    samples, detector = read(CLIP), VoiceDetector()
+    samples, detector = read(CLIP), Vad()
     loud = np.array(detector.stream()(windows_of(samples)))
     quiet = np.array(detector.stream()(windows_of(quieter(samples, db))))
     assert ((quiet > 0.5) == (loud > 0.5)).mean() > 0.93
@@ -54,7 +53,7 @@ def test_quiet_speech_is_heard_by_the_voice_detector_where_loud_speech_is(db):
 
 @pytest.mark.parametrize("after_s", [2, 3, 4])
 def test_a_voice_that_becomes_quieter_is_heard_again_after_two_seconds(after_s):
-    samples, detector = read(SPEECH / "human/austen_0920.flac"), VoiceDetector()
+    samples, detector = read(SPEECH / "human/austen_0920.flac"), Vad()
     loud = np.array(detector.stream()(windows_of(samples))) > 0.5
     fallen = np.concatenate([samples[: position(after_s)], quieter(samples[position(after_s) :], 30)])
     heard = np.array(detector.stream()(windows_of(fallen))) > 0.5
@@ -71,9 +70,7 @@ def test_single_words_after_long_pauses_are_heard(name, db):
     sound = np.concatenate([pause, *(part for word in words for part in (word, pause))])
     segmenter = Segmenter(SegmenterOptions())
     events = [
-        event
-        for speech in VoiceDetector().stream()(windows_of(quieter(sound, db)))
-        for event in segmenter.add_window(speech)
+        event for speech in Vad().stream()(windows_of(quieter(sound, db))) for event in segmenter.add_window(speech)
     ]
     assert sum(isinstance(event, SpeechStarted) for event in events) > 0.85 * len(words) > 8
 
@@ -89,12 +86,12 @@ def test_the_beginning_of_a_sound_is_raised_little_more_than_speech(levels):
 
 def test_noise_with_which_a_stream_begins_does_not_seem_to_be_speech():
     samples = read(SPEECH / "espeak/en_noisy_0.flac")[: position(0.4)]
-    assert max(VoiceDetector().stream()(windows_of(samples))) < 0.15
+    assert max(Vad().stream()(windows_of(samples))) < 0.15
 
 
 @pytest.mark.parametrize("db", [-30, -50, -70, -90])
 def test_no_hiss_becomes_speech(db):
-    assert max(VoiceDetector().stream()(windows_of(noise(20, db)))) < 0.5
+    assert max(Vad().stream()(windows_of(noise(20, db)))) < 0.5
 
 
 @given(levels=st.lists(st.floats(-100, -20), min_size=1, max_size=60), cuts=st.lists(st.integers(1, 20), max_size=8))

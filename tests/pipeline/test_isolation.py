@@ -17,10 +17,10 @@ import soundfile
 
 from pipeline.audio import RATE, position
 from pipeline.errors import DecoderUnavailable, DecodeTimeout, EmptyAudio, InvalidAudio, UndecodableAudio
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Decoding, Isolation
-from pipeline.ingest.ledger import TRUNCATED
+from pipeline.ingest.notes import TRUNCATED
 from tests.pipeline.sounds import CLIP, codes, encode_audio, read
 from tests.processes import has_ended, output_of
 from tests.waiting import until
@@ -240,7 +240,7 @@ def test_closing_ends_what_is_under_way_and_the_next_file_starts_anew(long_file)
 PARENT = """
 import signal, sys, time
 from pathlib import Path
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts tests in the background ignores it
@@ -284,9 +284,9 @@ def test_a_film_with_its_pictures_and_subtitles_finds_everything_loaded(isolatio
 CONSUMER = """
 import resource, sys
 from pathlib import Path
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.packing import DecodeJob
+from pipeline.ingest.speech import DecodeJob
 from pipeline.ingest.speech import packer_of
 
 def loud(windows):

@@ -18,9 +18,9 @@ import pytest
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import AudioTooLong, InvalidAudio
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
-from pipeline.ingest.ledger import FILLED, SHIFTED, TRUNCATED, UNHEARD
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.notes import FILLED, SHIFTED, TRUNCATED, UNHEARD
 from pipeline.ingest.source import ByteSource
 from tests.pipeline.sounds import CLIP, LOSSLESS, LOSSY, codes, encode_audio, likeness, read, tone
 
@@ -142,7 +142,9 @@ def test_bytes_that_are_no_audio_are_named(clip, first):
     for behind in (b"", encode(clip, "wav", "pcm_s16le")):
         samples, notes = hear(encode(clip, *FORMS[first]) + letter + behind)
         assert len(samples) == pytest.approx((1 + bool(behind)) * len(clip), abs=position(0.1))
-        assert notes == (f"{UNHEARD}: 20000 bytes of the file could not be read: they stand behind its end",)
+        assert notes == (
+            f"{UNHEARD}: 20000 bytes of the file could not be read. They come after the end of its audio.",
+        )
 
 
 @pytest.mark.parametrize("first", ["wav", "flac", "opus", "webm"])
@@ -159,8 +161,8 @@ def test_what_cannot_be_opened_is_named_and_what_follows_is_heard(clip):
     without_index = whole[: whole.index(b"moov") - 4]
     samples, notes = hear(without_index + whole)
     assert len(samples) == pytest.approx(len(clip), abs=position(0.1))
-    why = "the file is broken or cut off before its first audio frame"
-    assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file could not be read: {why}",)
+    why = "The file is broken or cut off before its first audio frame."
+    assert notes == (f"{UNHEARD}: {len(without_index)} bytes of the file could not be read. {why}",)
     with pytest.raises(InvalidAudio):
         hear(without_index + without_index)
 

@@ -15,7 +15,7 @@ from pipeline.audio import RATE
 from pipeline.batch import Batch, BatchOptions
 from pipeline.documents.assemble import assemble
 from pipeline.documents.formats import segment_object, word_object
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engines.whisper.engine import WhisperEngine
 from pipeline.recognition.model_set import ModelSet
 from pipeline.recognition.routing import choose_language
@@ -72,7 +72,7 @@ def transcribe_file(engine: WhisperEngine, path: Path, *, done: Sequence[Chunk] 
             batch = Batch(
                 engine=engine,
                 models=ModelSet.of(engine),
-                voice=VoiceDetector(),
+                vad=Vad(),
                 isolation=isolation(),
                 threads=threads,
             )

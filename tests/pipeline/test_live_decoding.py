@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.audio import Samples, position
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from tests.pipeline.sounds import (
     CLIP,
     encode_audio,

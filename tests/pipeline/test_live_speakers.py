@@ -10,9 +10,8 @@ import pytest
 from pipeline.attribution import SpeakerRun, speaker_runs
 from pipeline.audio import RATE, Samples
 from pipeline.speakers.known import known_voices
-from pipeline.speakers.live import LabelledWord, LiveSpeakers
+from pipeline.speakers.live import LabelledWord, LiveSpeakers, SpeakerState, read_state
 from pipeline.speakers.options import SpeakerOptions
-from pipeline.speakers.state import SpeakerState, read_state
 from pipeline.words import SpeakerTurn, Word
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, models, recording
 

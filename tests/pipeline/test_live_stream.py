@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline import live_stream as session_module
-from pipeline.audio import RATE, WINDOW, position
+from pipeline.audio import RATE, WINDOW, Windows, position
 from pipeline.errors import TooFast
 from pipeline.events import MAX_UNREAD, Event, EventClock, Finalized, Partial, SegmentClosed, Warned, WordsCommitted
-from pipeline.ingest.framer import Windows
 from pipeline.live_stream import ENOUGH_BUFFERED, WINDOWS, LiveStream
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import StreamCore

@@ -9,12 +9,12 @@ from av.stream import Disposition
 
 from pipeline.audio import RATE, Samples, position
 from pipeline.errors import InvalidAudio
-from pipeline.ingest.containers import DecodeLimits
+from pipeline.ingest.input_formats import AUTO, MIX, SEPARATE, DecodeLimits, Track, TrackChoice
 from pipeline.ingest.isolation import Isolation
-from pipeline.ingest.live_tracks import AHEAD, PATIENCE, SpokenTrack, all_tracks
-from pipeline.ingest.pieces import TrackPiece
-from pipeline.ingest.tracks import AUTO, MIX, OTHER_TRACKS, SEPARATE, Track, TrackChoice
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.messages import TrackPiece
+from pipeline.ingest.notes import OTHER_TRACKS
+from pipeline.ingest.track_choice import AHEAD, PATIENCE, SpokenTrack, all_tracks
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import SPEECH, Sound, likeness, read, tone, tracks_in
 
 ONE, OTHER = read(SPEECH / "human" / "jfk.flac"), read(SPEECH / "human" / "two_cities.flac")[: position(8)]
@@ -33,7 +33,7 @@ LIVE = [
 class Live:
     """What is heard of a container that comes in pieces of 700 bytes."""
 
-    def __init__(self, isolation: Isolation, data: bytes, track: TrackChoice, voice: VoiceDetector | None) -> None:
+    def __init__(self, isolation: Isolation, data: bytes, track: TrackChoice, voice: Vad | None) -> None:
         separate = 2 if track == SEPARATE else None
         self.told: list[tuple[int, str]] = []  # samples heard before each note, and the note
         heard: list[Samples] = []
@@ -52,7 +52,7 @@ class Live:
                 pieces = live.pieces()
                 tracks = self.probe.tracks
                 spoken = SpokenTrack(tracks, voice)
-                for item in spoken.hear(pieces) if track == AUTO else all_tracks(tracks, pieces, mixed=track == MIX):
+                for item in spoken.follow(pieces) if track == AUTO else all_tracks(tracks, pieces, mixed=track == MIX):
                     if isinstance(item, str):
                         self.told.append((sum(map(len, heard)), item))
                     else:
@@ -80,9 +80,9 @@ def test_live_tracks_are_chosen_mixed_and_separated_in_every_container(container
     assert np.abs(separate.samples.sum(axis=1) - mixed.samples).max() < 1e-5
     assert len(usual.samples) == pytest.approx(len(ONE), abs=position(0.1))
     assert len(usual.told) == 1
-    assert usual.told[0][1].startswith(f"{OTHER_TRACKS}: Somebody speaks on track 2, but track 1 is heard")
+    assert usual.told[0][1].startswith(f"{OTHER_TRACKS}: Somebody speaks on track 2, but track 1 is transcribed.")
     assert usual.told[0][0] < position(6)
-    assert "Somebody also spoke on track 2, 6 s: start again" in usual.notes[0]
+    assert "Somebody also spoke on track 2, 6 s. Start again" in usual.notes[0]
     assert mixed.notes == separate.notes == ()
     silent_first = tracks_in(container, Sound(SILENCE, codec=codec), Sound(ONE, codec=codec), options=options)
     heard = Live(isolation, silent_first, AUTO, voice)
@@ -116,11 +116,11 @@ def test_the_live_track_on_which_somebody_speaks_is_heard_from_its_first_word(na
 def test_without_a_voice_detector_the_usual_track_is_heard_and_the_others_are_named(isolation):
     heard = Live(isolation, tracks_in("matroska", Sound(OTHER), Sound(ONE, USUAL)), AUTO, None)
     assert alike(heard.samples, ONE) > 0.93
-    assert heard.notes == (f"{OTHER_TRACKS}: Track 2 of 2 was transcribed: set track for another one.",)
+    assert heard.notes == (f"{OTHER_TRACKS}: Track 2 of 2 was transcribed. Set track for another one.",)
 
 
 def test_a_live_container_with_another_number_of_tracks_than_ordered_is_refused(isolation):
-    with pytest.raises(InvalidAudio, match="3 audio tracks, and 2 were ordered"):
+    with pytest.raises(InvalidAudio, match="3 audio tracks instead of 2"):
         Live(isolation, tracks_in("matroska", *[Sound(ONE)] * 3), SEPARATE, None)
 
 
@@ -143,7 +143,9 @@ def test_nothing_is_lost_or_late_where_one_track_comes_after_the_other(mode, voi
         if mode == SEPARATE:
             heard = np.concatenate(list(all_tracks(TRACKS, pieces, mixed=False)))[:, 1]
         else:
-            heard = np.concatenate([one for one in SpokenTrack(TRACKS, voice).hear(pieces) if not isinstance(one, str)])
+            heard = np.concatenate(
+                [one for one in SpokenTrack(TRACKS, voice).follow(pieces) if not isinstance(one, str)]
+            )
         late = (len(heard) - len(speech[2])) if apart * RATE > PATIENCE else 0
         assert alike(heard[len(SILENCE) + late :], ONE) > 0.9
 
@@ -153,7 +155,7 @@ def test_the_words_of_the_usual_track_wait_for_no_other_track(voice):
     spoken = SpokenTrack(TRACKS, voice)
     heard = 0
     for given, piece in enumerate(pieces_of(1, ONE), 1):
-        heard += sum(len(item) for item in spoken.hear([piece]) if not isinstance(item, str))
+        heard += sum(len(item) for item in spoken.follow([piece]) if not isinstance(item, str))
         late = 0 if given * 320 > 3 * RATE else AHEAD * 512 + RATE // 2
         assert given * 320 - heard <= late
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import LONGEST_JOB, WINDOW, Samples, position
-from pipeline.ingest.packing import DecodeJob, EvenPacker, Packed, Packer, PackingOptions, Passed
-from pipeline.ingest.segmenter import SegmenterOptions
+from pipeline.ingest.speech import DecodeJob, EvenPacker, Packed, Packer, PackingOptions, Passed, SegmenterOptions
 
 RUNS = st.lists(
     st.tuples(st.sampled_from((0.0, 0.0, 0.3, 0.45, 0.95, 0.95)), st.integers(1, 150)), min_size=1, max_size=25

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
-from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES, Encoding
-from pipeline.ingest.pcm import PcmDecoder
+from pipeline.ingest.input_formats import CHANNELS, RATES, SAMPLE_BYTES, Encoding
+from pipeline.ingest.raw_audio import PcmDecoder
 from tests.pipeline.sounds import tone
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples, position
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
+from pipeline.ingest.input_formats import DecodeLimits
 from pipeline.ingest.mixing import BLOCK_S, Polarity
-from pipeline.ingest.pcm import PcmDecoder
+from pipeline.ingest.raw_audio import PcmDecoder
 from tests.pipeline.sounds import CLIP, SPEECH, read
 
 CLIP_SAMPLES = read(CLIP)[: position(5.7)]

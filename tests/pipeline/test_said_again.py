@@ -12,7 +12,7 @@ from benchmarks.scoring import spoken_words
 from benchmarks.virtual_time import VirtualTimeLoop
 from pipeline.audio import RATE, WINDOW, Samples
 from pipeline.batch import packing_options
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine
 from pipeline.recognition.engines.load import load
@@ -38,7 +38,7 @@ def said_again(times: int, gap_s: float) -> Samples:
 
 
 def as_file(engine: Engine, samples: Samples) -> tuple[Word, ...]:
-    jobs = jobs_of(samples, VoiceDetector(), packing_options(engine.longest_job))
+    jobs = jobs_of(samples, Vad(), packing_options(engine.longest_job))
     requests = (DecodeRequest(samples=job.samples, start=job.start, voiced=job.voiced) for job in jobs)
     return tuple(chain.from_iterable(engine.recognise([request])[0].words for request in requests))
 
@@ -47,7 +47,7 @@ def live(engine: Engine, samples: Samples) -> tuple[Word, ...]:
     async def run() -> tuple[Word, ...]:
         scheduler = Scheduler(engine)
         options = StreamOptions(language="en")
-        session = LiveStream(StreamCore(options), vad=VoiceDetector().stream(), recogniser=scheduler, tenant="acct")
+        session = LiveStream(StreamCore(options), vad=Vad().stream(), recogniser=scheduler, tenant="acct")
 
         async def speak(session: LiveStream) -> None:
             for piece in np.split(samples, range(WINDOW * 6, len(samples), WINDOW * 6)):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio import WINDOW, position
 from pipeline.events import SpeechEnded, SpeechStarted
-from pipeline.ingest.segmenter import Segmenter, SegmenterOptions
+from pipeline.ingest.speech import Segmenter, SegmenterOptions
 
 SPEECH = st.one_of(st.floats(0, 1), st.sampled_from((0.0, 0.2, 0.4, 0.9)))
 RUNS = st.lists(st.tuples(SPEECH, st.integers(1, 40)), max_size=30).map(

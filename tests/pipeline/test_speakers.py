@@ -20,10 +20,10 @@ from pipeline.audio import RATE
 from pipeline.errors import ModelUnavailable, UnusableReference
 from pipeline.speakers.clustering import FOR_SURE_S, UNSURE_S, average_linkage, find_voices, join_groups
 from pipeline.speakers.diarizer import match
-from pipeline.speakers.frames import FILE_STEP, LENGTH, SIZE, STEP, LocalTurn, Piece, Window
 from pipeline.speakers.known import known_voices
-from pipeline.speakers.models import PIECE, VoiceEncoder, mel_frames, read_encoder
+from pipeline.speakers.models import LENGTH, PIECE, SIZE, STEP, VoiceEncoder, mel_frames, read_encoder
 from pipeline.speakers.options import INSTALL, SpeakerOptions
+from pipeline.speakers.windows import FILE_STEP, LocalTurn, Piece, Window
 from pipeline.weights import SEGMENTATION, PackagedFile
 from tests.pipeline.conversations import clip, conversation, diarize, error_rate, meeting, models, recording
 
@@ -263,15 +263,15 @@ def test_people_who_are_known_have_their_names():
     ("samples", "reason"),
     [
         (np.zeros(5 * RATE, np.float32), "0.0 s of speech"),
-        (clip("flite/rms_0.flac")[:RATE], "s of speech, 2 to 10 s are needed"),
-        (clip("human/two_cities.flac")[: 29 * RATE], "s of speech, 2 to 10 s are needed"),
+        (clip("flite/rms_0.flac")[:RATE], "s of speech, and 2 to 10 s are needed"),
+        (clip("human/two_cities.flac")[: 29 * RATE], "s of speech, and 2 to 10 s are needed"),
         (np.zeros(31 * RATE, np.float32), "lasts 31.0 s"),
         (conversation("flite/rms_0.flac", "flite/slt_1.flac")[0], "more than one voice"),
         (np.concatenate([clip("human/jfk.flac")[: 4 * RATE], clip("human/LJ001-0004.flac")[: 2 * RATE]]), "one voice"),
     ],
 )
 def test_a_reference_that_would_mislead_is_refused(samples, reason):
-    with pytest.raises(UnusableReference, match=f"the reference of Ann: .*{reason}") as refused:
+    with pytest.raises(UnusableReference, match=f"The reference of Ann cannot be used: .*{reason}") as refused:
         known_voices(models(), {"Ann": samples})
     assert refused.value.name == "Ann"
 
@@ -282,7 +282,7 @@ def test_a_person_in_any_clip_is_a_reference(name):
 
 
 def test_two_references_of_one_voice_are_refused():
-    with pytest.raises(UnusableReference, match="the reference of Bob: it has the same voice as the reference of Ann"):
+    with pytest.raises(UnusableReference, match="of Bob cannot be used: it has the same voice as the reference of Ann"):
         known_voices(models(), {"Ann": clip("flite/rms_0.flac"), "Bob": clip("flite/rms_4.flac")})
 
 

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import Samples, position
-from pipeline.ingest.packing import DecodeJob, Packed, PackingOptions, Passed
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.speech import DecodeJob, Packed, PackingOptions, Passed
+from pipeline.ingest.vad import Vad
 from tests.pipeline.sounds import CLIPS, SPEECH, packed, read
 
 SPOKEN = [clip for clip in CLIPS if clip.get("words")]
 
 
 @pytest.fixture(scope="module")
-def detector() -> VoiceDetector:
-    return VoiceDetector()
+def detector() -> Vad:
+    return Vad()
 
 
-def pack(samples: Samples, detector: VoiceDetector, options: PackingOptions | None = None) -> list[Packed]:
+def pack(samples: Samples, detector: Vad, options: PackingOptions | None = None) -> list[Packed]:
     return packed([samples], detector, options)
 
 

@@ -19,7 +19,7 @@ from pipeline.events import (
     Warned,
     WordsCommitted,
 )
-from pipeline.ingest.gain import QUIET_INPUT
+from pipeline.ingest.notes import QUIET_INPUT
 from pipeline.recognition.engine import DecodeRequest, RecognitionResult
 from pipeline.recognition.stream import ATTEMPTS, StreamCore
 from pipeline.recognition.stream_options import StreamOptions, StreamStart

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pipeline.audio import RATE, Samples, position
+from pipeline.audio import RATE, Samples, Windows, position
 from pipeline.batch import Batch, BatchOptions
-from pipeline.ingest.framer import Windows
 from pipeline.ingest.isolation import Isolation
 from pipeline.live_stream import LiveStream
 from pipeline.recognition.engine import DecodeRequest, Engine, RecognitionResult
@@ -123,7 +122,7 @@ def as_file(engine: Engine, samples: Samples, path: Path) -> tuple[Word, ...]:
             closing(Isolation()) as isolation,
             ThreadPoolExecutor(1) as threads,
         ):
-            batch = Batch(engine=engine, models=models, voice=Loudness(), isolation=isolation, threads=threads)
+            batch = Batch(engine=engine, models=models, vad=Loudness(), isolation=isolation, threads=threads)
             chunks = [chunk async for chunk in batch.transcribe(path, BatchOptions(tenant="acct"))]
         return tuple(word for chunk in chunks for segment in chunk.segments for word in segment.words)
 

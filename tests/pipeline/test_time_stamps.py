@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline.audio import Samples, position
-from pipeline.ingest.containers import DecodeLimits
 from pipeline.ingest.decode import recording
-from pipeline.ingest.track_sound import stretch
+from pipeline.ingest.input_formats import DecodeLimits
+from pipeline.ingest.resampling import stretch
 from tests.pipeline.sounds import SPEECH, Sound, codes, encode_audio, likeness, read, tone, tracks_in
 from tests.pipeline.test_joined import hear
 

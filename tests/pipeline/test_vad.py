@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import RATE, WINDOW, Samples
+from pipeline.audio import RATE, WINDOW, Framer, Samples, Windows
 from pipeline.errors import ModelUnavailable
-from pipeline.ingest.framer import Framer, Windows
 from pipeline.ingest.gain import GainControl
-from pipeline.ingest.vad import CALM, CONTEXT, VoiceDetector, model_path
+from pipeline.ingest.vad import CALM, CONTEXT, Vad, model_path
 from tests.pipeline.sounds import CLIP, SPEECH, read
 from tests.processes import output_of
 
@@ -20,8 +19,8 @@ NOISY = SPEECH / "espeak" / "en_noisy_2.flac"
 
 
 @pytest.fixture(scope="module")
-def detector() -> VoiceDetector:
-    return VoiceDetector()
+def detector() -> Vad:
+    return Vad()
 
 
 def windows_of(path: Path) -> Windows:
@@ -110,6 +109,6 @@ def test_a_recording_that_begins_amid_speech_is_heard_from_its_first_word(detect
 
 
 def test_voice_detection_reports_to_nobody_and_keeps_nothing_at_home(tmp_path):
-    script = "from pipeline.ingest.vad import VoiceDetector; VoiceDetector()"
+    script = "from pipeline.ingest.vad import Vad; Vad()"
     output_of(script, HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert list(tmp_path.rglob("*")) == []

@@ -15,7 +15,7 @@ from benchmarks.scoring import matches, spoken_words, word_errors
 from pipeline.audio import LONGEST_JOB, RATE, Samples, position
 from pipeline.batch import packing_options
 from pipeline.errors import EngineFailed, ModelUnavailable
-from pipeline.ingest.vad import VoiceDetector
+from pipeline.ingest.vad import Vad
 from pipeline.recognition.engine import DecodeRequest, Hints, RecognitionResult
 from pipeline.recognition.engines import bootstrap
 from pipeline.recognition.engines.whisper.windows import FULL, WindowSizes
@@ -42,7 +42,7 @@ def engine() -> Iterator[WhisperEngine]:
 @pytest.fixture(scope="module")
 def jobs(engine: WhisperEngine) -> dict[str, list[DecodeRequest]]:
     """Return the decode jobs of each known clip, as a file has them."""
-    detector, options = VoiceDetector(), packing_options(engine.longest_job)
+    detector, options = Vad(), packing_options(engine.longest_job)
     return {
         clip["file"]: [
             DecodeRequest(samples=item.samples, start=item.start)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from server.egress.names import Names
+from server.egress.guard import Names
 
 A, NO_SUCH_NAME = 1, 3
 

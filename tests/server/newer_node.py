@@ -4,9 +4,8 @@ import sys
 
 from server.__main__ import main
 from server.storage.postgres import open as opening
-from server.storage.postgres.connecting import Connection
-from server.storage.postgres.migrating import migrate
-from server.storage.postgres.schema import MIGRATIONS, Migration
+from server.storage.postgres.connections import Connection
+from server.storage.postgres.schema import MIGRATIONS, Migration, migrate
 
 NEWER = Migration(
     """

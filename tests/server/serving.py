@@ -46,8 +46,7 @@ from server.storage.sql.storage import Storage
 from server.storage.sqlite.open import open_storage
 from server.translation.remote import make_translator
 from server.translation.translations import Translators
-from server.transport.connections import Connections
-from server.transport.descriptors import connection_limits
+from server.transport.connections import Connections, connection_limits
 from server.transport.http_server import HttpServer, listen
 from tests.server.conforming import Description
 from tests.waiting import eventually
@@ -275,7 +274,7 @@ async def _serve(
 def _engines(
     batch: ScriptedBatch, engine: ScriptedEngine, models: ModelSet, threads: ThreadPoolExecutor, *, settings: Config
 ) -> dict[str, ServedModels]:
-    rehearsal = Batch(engine=engine, models=models, voice=None, isolation=isolation(), threads=threads)
+    rehearsal = Batch(engine=engine, models=models, vad=None, isolation=isolation(), threads=threads)
     live = LiveModels(engine=engine.name, models=models, vad=None)
     offer = Offer(engine="scripted", model="test", languages=frozenset({"en", "de"}), translates=True, speakers=True)
     sandbox = Offer(engine="scripted", model=engine.model, languages=engine.languages, speakers=True)

@@ -15,9 +15,8 @@ from server.model.jobs import JobError, Lease, NewJob, Outcome, Renewal, State
 from server.model.orders import LiveOptions, Order, Source
 from server.storage.postgres.open import open_storage as open_cluster_storage
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import make_private
-from server.storage.sqlite.open import open_storage
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import make_private, open_storage
 from tests.server.postgres import shared_cluster
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z

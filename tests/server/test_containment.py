@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from server import faults
-from server.faults import contain, keep_running
+from server import background
+from server.background import contain, keep_running
 from server.jobs import housekeeping
 from server.jobs.attempts import source_key
 from server.jobs.housekeeping import Eraser, Sweeper
@@ -28,7 +28,7 @@ def count_of(metrics: Metrics, what: str) -> float:
 
 
 async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
-    monkeypatch.setattr(faults, "AGAIN_S", 0.01)
+    monkeypatch.setattr(background, "AGAIN_S", 0.01)
     metrics, runs = Metrics(), 0
 
     async def work() -> None:
@@ -42,7 +42,7 @@ async def test_a_loop_that_a_fault_ended_begins_anew(monkeypatch):
 
 
 async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
-    monkeypatch.setattr(faults, "AGAIN_S", 60)
+    monkeypatch.setattr(background, "AGAIN_S", 60)
     metrics, stopping = Metrics(), asyncio.Event()
 
     async def work() -> None:
@@ -55,7 +55,7 @@ async def test_a_loop_that_fails_while_the_server_stops_is_left(monkeypatch):
 
 
 async def test_a_loop_that_a_cancellation_of_something_else_ended_begins_anew_and_its_own_ends_it(monkeypatch):
-    monkeypatch.setattr(faults, "AGAIN_S", 0.01)
+    monkeypatch.setattr(background, "AGAIN_S", 0.01)
     metrics, again = Metrics(), asyncio.Event()
 
     async def work() -> None:

@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.measure import process_tree
-from pipeline.ingest.memory import PART_BYTES
+from pipeline.ingest.memory import DECODER_BYTES
 from tests.pipeline.boxes import mp4_of_samples
 from tests.pipeline.sounds import encode_audio, tone
 from tests.server.running import Server, run_server
@@ -83,7 +83,7 @@ def test_the_memory_of_all_decoders_is_bounded_and_files_are_heard_beside_full_l
     paying = server.client(server.new_key())
     welcomed, most = asyncio.run(attack(server, rehearsing, paying))
     assert welcomed == ["in", "in", 1013, "in", 1013]
-    assert 0 < most <= 4 * PART_BYTES
+    assert 0 < most <= 4 * DECODER_BYTES
     assert server.client(None).get("/healthz").status_code == 200
 
 

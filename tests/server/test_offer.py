@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from server.model.offers import Offer, OfferedModel
-from server.storage.postgres.nodes import offer_of
+from server.storage.postgres.open import offer_of
 
 CODES = [f"{first}{second}" for first in "abcdefghij" for second in "abcdefghij"]
 

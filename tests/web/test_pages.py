@@ -9,7 +9,7 @@ import pytest
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from server.routes.pages import WEB, policy, prefers_html
+from server.routes.service import WEB, policy, prefers_html
 from tests.server.serving import serve
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

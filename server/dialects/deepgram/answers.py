@@ -1,4 +1,4 @@
-"""Renders words and finished files in Deepgram's form, for answers, callbacks and the live WebSocket. Pure.
+"""Words, finished files and errors in Deepgram's form, for answers, callbacks and the live WebSocket.
 
 The form is documented at developers.deepgram.com/reference.
 """
@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
+import orjson
+
 from pipeline.attribution import SpeakerTimesByChannel, by_speaker, probability_of, speech_by_language
 from pipeline.documents.formats import search_objects, word_object
 from pipeline.documents.paragraphs import paragraphs_of
@@ -18,6 +20,9 @@ from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Word
 from server.clock import iso
+from server.http.operation import ErrorShape
+from server.http.problems import CODES, UNDECODABLE, Problem
+from server.http.sockets import GOING_AWAY, SocketErrorStyle
 from server.model.jobs import Job
 
 
@@ -38,6 +43,15 @@ Phrase: TypeAlias = Sequence[Mapping[str, Any]]
 
 NAME = "deepgram"
 """The name of the dialect."""
+
+UNPROCESSABLE, BAD_REQUEST = 422, 400
+REQUEST_ID = "dg-request-id"
+THEIR_CODES = {
+    "invalid_key": "INVALID_AUTH",
+    "missing_credentials": "INVALID_AUTH",
+    "source_failed": "REMOTE_CONTENT_ERROR",
+}
+
 _MARKS = re.compile(r"^\W+|(?<!\W)\W+$")
 """Marks around a word. The lookbehind keeps the time linear for text with many marks."""
 _LABEL = re.compile("|".join(map(re.escape, LABELS.values())))
@@ -228,3 +242,35 @@ def _sentence(words: Sequence[Word], shape: DeepgramShape) -> Message:
     said = [word_object(word) for word in words]
     text = transcript_of(said, punctuated=shape.punctuated)
     return {"text": text, "start": said[0]["start"], "end": said[-1]["end"]}
+
+
+def error_body(problem: Problem, request_id: str) -> Mapping[str, Any]:
+    code = THEIR_CODES.get(problem.code, problem.code.upper())
+    return {"err_code": code, "err_msg": problem.detail, "request_id": request_id}
+
+
+def error_headers(problem: Problem, request_id: str) -> Mapping[str, str]:
+    """The error in headers too, because clients see no body of a refused WebSocket."""
+    said = problem.detail.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
+    return {REQUEST_ID: request_id, "dg-error": said}
+
+
+# Deepgram has no 422, and answers 400 to bytes that are no audio too.
+REFUSED = [code for code, (status, _) in CODES.items() if status == UNPROCESSABLE or code in UNDECODABLE]
+SHAPE = ErrorShape(
+    schema="DeepgramError", body=error_body, headers=error_headers, statuses=dict.fromkeys(REFUSED, BAD_REQUEST)
+)
+
+
+def close_code(problem: Problem) -> int:
+    if problem.code == "shutting_down":
+        return GOING_AWAY
+    return 1008 if problem.code in UNDECODABLE else 1011
+
+
+def _error_frame(problem: Problem, _path: str, request_id: str) -> bytes:
+    said = {"type": "Error", "variant": problem.code, "description": problem.detail, "request_id": request_id}
+    return orjson.dumps(said)
+
+
+ERROR_STYLE = SocketErrorStyle(refusal=SHAPE, error_frame=_error_frame, close_code=close_code)

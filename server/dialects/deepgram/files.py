@@ -10,16 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.background import compute, total_bytes
-from server.dialects.deepgram.answers import NAME, DeepgramShape, file_answer
-from server.dialects.deepgram.errors import REQUEST_ID
+from server.dialects.deepgram.answers import NAME, REQUEST_ID, DeepgramShape, file_answer
 from server.dialects.deepgram.parameters import FileRequest, parse_file, url_of
-from server.dialects.finished_jobs import RESULT_CODES, answer_finished
+from server.dialects.dialect import RESULT_CODES, answer_finished
 from server.http.bodies import JSON
-from server.http.caller import Caller
 from server.http.headers import WARNING, warning_headers
-from server.http.operation import Answer, Auth, Endpoint, Operation, json_response
+from server.http.openapi import ref
+from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, json_response
 from server.http.problems import Problem
-from server.http.schemas import ref
 from server.model.bounds import USUAL_WEBHOOK_EVENTS
 from server.model.jobs import Job
 from server.model.orders import Order

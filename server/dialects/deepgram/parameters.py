@@ -11,8 +11,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from pipeline.ingest.encodings import CHANNELS, RATES, SEPARATE_CHANNELS, RawAudio
-from pipeline.ingest.tracks import SEPARATE, TrackChoice
+from pipeline.ingest.input_formats import CHANNELS, RATES, SEPARATE, SEPARATE_CHANNELS, RawAudio, TrackChoice
 from pipeline.speakers.options import NOT_INSTALLED
 from pipeline.text.options import REDACTIONS
 from server.dialects.deepgram.answers import DeepgramShape

@@ -1,4 +1,4 @@
-"""Renders finished transcriptions as the bodies and events of OpenAI's API. `files.py` sends them."""
+"""The bodies of OpenAI's API: finished transcriptions, their events, and errors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,15 @@ from pipeline.recognition.engine import TRANSLATE
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, speaker_number, words_in_time
-from server.http.sse import event
+from server.http.operation import ErrorShape
+from server.http.problems import Problem
+from server.http.streamed import event
+from server.model.errors import FieldError, Refused, invalid_member
 from server.model.jobs import Job
+from server.model.offers import Offer
 
+SERVER_ERROR = 500
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 LEAST_PROBABILITY = 1e-9  # the logarithm of 0 is no number of JSON
 
 
@@ -117,3 +123,26 @@ def _verbose_segment(number: int, segment: Segment) -> Mapping[str, Any]:
     """A segment with all members that OpenAI's clients require. Those that this service lacks are zero or empty."""
     shown = segment_object(number, segment)
     return {"seek": 0, "tokens": [], "temperature": 0.0, "compression_ratio": 0.0, **shown}
+
+
+def error_body(problem: Problem, _request_id: str = "") -> Mapping[str, Any]:
+    """The problem in the shape of OpenAI's API."""
+    kind = "server_error" if problem.status >= SERVER_ERROR else _TYPES.get(problem.status, "invalid_request_error")
+    param = problem.errors[0].param if problem.errors else None
+    return {"error": {"message": problem.detail, "type": kind, "param": param, "code": problem.code}}
+
+
+SHAPE = ErrorShape(schema="OpenAIError", body=error_body)
+
+
+def invalid_value(param: str, message: str) -> Refused:
+    return invalid_member(param, "unknown_value", message)
+
+
+def unknown_model(name: str, offer: Offer) -> Problem:
+    """The refusal of the model *name*, which this server does not have."""
+    return Problem(
+        "model_not_found",
+        f"{offer.unknown_model(name)}, and whisper-1 leaves the choice to the server",
+        errors=[FieldError("model", "unknown_value", "unknown model")],
+    )

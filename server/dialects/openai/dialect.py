@@ -1,18 +1,22 @@
-"""OpenAI's dialect as the server registers it, with the JSON Schemas of its clients' bodies."""
+"""OpenAI's dialect as the server registers it, the JSON Schemas of its clients' bodies, and `/v1/models`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from server.dialects.dialect import Dialect, DialectRoutes
-from server.dialects.openai.errors import SHAPE
-from server.dialects.openai.file_parameters import COMMON, DIARIZED, LOGPROBS, RESPONSE_FORMATS
-from server.dialects.openai.files import AudioFiles
-from server.dialects.openai.models import Models
+from server.dialects.openai.bodies import SHAPE, unknown_model
+from server.dialects.openai.files import COMMON, DIARIZED, LOGPROBS, RESPONSE_FORMATS, AudioFiles
 from server.dialects.openai.realtime import Realtime
-from server.dialects.openai.secrets import ClientSecrets
+from server.dialects.openai.session_config import ClientSecrets
 from server.dialects.openai.translations import RealtimeTranslations
-from server.http.codes import CODES
-from server.http.schemas import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.http.openapi import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, Parameter, json_response
+from server.http.problems import CODES
+from server.model.offers import Offer
 from server.parsing.declared import NAMES, REFERENCES
 from server.parsing.members import form_properties
 from server.requests.request import RouteParts
@@ -72,6 +76,62 @@ SCHEMAS: Mapping[str, Any] = {
         translates_to={**TEXTS, "description": "The languages of translate_to, as codes; * is any"},
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Lists the server's models, and the names of OpenAI's that leave the choice to the server."""
+
+    offers: Mapping[str, Offer]  # by environment
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                Endpoint("GET", "/v1/models", self.list, "listModels"),
+                summary="The recogniser's models",
+                answers={200: Answer("The models", ref("ModelList"))},
+            ),
+            Operation(
+                Endpoint("GET", "/v1/models/{model}", self.retrieve, "retrieveModel"),
+                summary="Whether a model may be asked for by this name",
+                parameters=(Parameter("model", "path", {"type": "string"}, "A name of the model", required=True),),
+                answers={200: Answer("The model", ref("Model"))},
+                codes=("model_not_found",),
+            ),
+        ]
+
+    async def list(self, _request: Request, caller: Caller) -> Response:
+        offer = self.offers[caller.environment]
+        return json_response(
+            {
+                "object": "list",
+                "data": [_model(name, offer) for name in offer.names],
+                "translates_to": sorted(offer.translates_to),
+            }
+        )
+
+    async def retrieve(self, request: Request, caller: Caller) -> Response:
+        offer, name = self.offers[caller.environment], request.path_params["model"]
+        if not offer.has(name):
+            raise unknown_model(name, offer)
+        return json_response(_model(name, offer))
+
+
+def _model(name: str, offer: Offer) -> Mapping[str, Any]:
+    named = offer.model_named(name)
+    hears = next((model.hears for model in offer.choices if model.name == named), offer.languages)
+    offer = offer.of(named)
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "scribewire",
+        "languages": sorted(offer.languages),
+        "hears": sorted(hears),
+        "translates": offer.translates,
+        "speakers": offer.speakers,
+        "endpointing": list(offer.endpointing),
+    }
 
 
 def build(parts: RouteParts) -> DialectRoutes:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
-from server.dialects.live_sessions import Frame
+from server.dialects.dialect import Frame
 from server.live.models import UNAVAILABLE
 
 ServerEvent: TypeAlias = dict[str, Any]

@@ -20,12 +20,11 @@ from starlette.websockets import WebSocket
 
 from server.accounts.keys import fresh_id
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SocketSession, open_session
-from server.dialects.openai.errors import SERVER_ERROR, SHAPE, error_body, unknown_model
+from server.dialects.dialect import Frame, SocketSession, open_session
+from server.dialects.openai.bodies import SERVER_ERROR, SHAPE, error_body, unknown_model
 from server.dialects.openai.items import ItemNames, Items, ServerEvent
-from server.dialects.openai.secrets import ClientSecrets
-from server.dialects.openai.session_config import NO_REDACTION, TranscriptionConfig
-from server.http.caller import Caller
+from server.dialects.openai.session_config import NO_REDACTION, ClientSecrets, TranscriptionConfig
+from server.http.operation import Caller
 from server.http.problems import Problem
 from server.http.sockets import GOING_AWAY, Socket, SocketErrorStyle, message_of, socket_route
 from server.model.errors import FieldError, Refused

@@ -21,8 +21,8 @@ from starlette.websockets import WebSocket
 from pipeline.languages import ENGLISH, UNSPACED
 from server.accounts.keys import fresh_id
 from server.clock import now_ms
-from server.dialects.live_sessions import Frame, SocketSession, open_session
-from server.dialects.openai.errors import unknown_model
+from server.dialects.dialect import Frame, SocketSession, open_session
+from server.dialects.openai.bodies import unknown_model
 from server.dialects.openai.items import ServerEvent
 from server.dialects.openai.realtime import (
     ERROR_STYLE,
@@ -33,10 +33,9 @@ from server.dialects.openai.realtime import (
     error_event,
     parse_message,
 )
-from server.dialects.openai.secrets import MAX_BODY, ClientSecrets
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, Operation, json_body
-from server.http.schemas import ref
+from server.dialects.openai.session_config import MAX_BODY, ClientSecrets
+from server.http.openapi import ref
+from server.http.operation import Answer, Caller, Endpoint, Operation, json_body
 from server.http.sockets import Socket, socket_route
 from server.model.errors import Refused, invalid_member
 from server.model.ids import Prefix

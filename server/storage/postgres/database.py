@@ -18,13 +18,19 @@ from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from server.model.errors import OutcomeUnknown, StorageAway, StorageError
-from server.storage.postgres import connecting
-from server.storage.postgres.committing import CHANNEL, commit, new_mark, payload, was_committed
-from server.storage.postgres.connecting import Connection, is_lost, is_outdated, is_worth_a_retry, translate_error
-from server.storage.postgres.listening import NotificationListener
-from server.storage.postgres.transaction import NOW, PostgresTransaction
-from server.storage.vital import start_vital
-from server.storage.watching import Watch, Watches
+from server.storage.postgres import connections
+from server.storage.postgres.commits import CHANNEL, NotificationListener, commit, payload, was_committed
+from server.storage.postgres.connections import (
+    NOW,
+    Connection,
+    PostgresTransaction,
+    is_lost,
+    is_outdated,
+    is_worth_a_retry,
+    translate_error,
+)
+from server.storage.scratch import start_vital
+from server.storage.waiting import Watch, Watches
 
 Clock: TypeAlias = Callable[[], int]
 T = TypeVar("T")
@@ -193,7 +199,7 @@ class PostgresDatabase:
     def _commit_surely(self, batch: Sequence[_Write[Any]]) -> None:
         """Commit the batch. Try again after a conflict with another transaction, or if nothing was committed."""
         for left in reversed(range(TRIES)):
-            mark = new_mark()
+            mark = secrets.token_hex(16)
             try:
                 connection = self._pool.getconn()
                 try:
@@ -270,7 +276,7 @@ def _open_pool(conninfo: str) -> "ConnectionPool[Connection]":
     return ConnectionPool(
         conninfo,
         kwargs={"autocommit": True, "row_factory": dict_row},
-        configure=connecting.configure,
+        configure=connections.configure,
         min_size=2,
         max_size=READERS + WRITERS + 1,
         timeout=CONNECT_S,

@@ -1,4 +1,4 @@
-"""The AccountStore: accounts and their API keys. Keys are stored as SHA-256, since random bytes need no slow hash."""
+"""Accounts, their API keys and their channels. Keys are stored as SHA-256, since random bytes need no slow hash."""
 
 import base64
 import hmac
@@ -8,9 +8,9 @@ from dataclasses import asdict
 import orjson
 from msgspec.json import Decoder
 
-from server.model.accounts import Account, ApiKey, WebhookSecret
-from server.model.bounds import MAX_ENDED_KEYS, MAX_KEYS
-from server.model.errors import TooManyKeys
+from server.model.accounts import Account, ApiKey, Channel, WebhookSecret
+from server.model.bounds import MAX_CHANNELS, MAX_ENDED_KEYS, MAX_KEYS
+from server.model.errors import TooManyChannels, TooManyKeys
 from server.storage.sql.database import (
     Database,
     SqlStore,
@@ -28,7 +28,7 @@ _SECRET = Decoder(WebhookSecret)
 MAX_TOUCHED = 10_000  # keys whose last write is in memory; then all are dropped and each is written once more
 
 
-def _add(tx: Transaction, key: ApiKey) -> None:
+def _add_key(tx: Transaction, key: ApiKey) -> None:
     """Store *key* and delete the account's oldest ended ones. Raises TooManyKeys if it has MAX_KEYS valid ones."""
     owner = {"account": key.account, "now": tx.now, "kept": MAX_ENDED_KEYS, "all": UNBOUNDED}
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))  # nobody else counts its keys meanwhile
@@ -49,13 +49,13 @@ def _add(tx: Transaction, key: ApiKey) -> None:
     insert(tx, "keys", **asdict(key))
 
 
-def _add_once(tx: Transaction, key: ApiKey) -> ApiKey:
-    """Store *key* as _add() does, or return the key with the same secret that was stored before."""
+def _add_key_once(tx: Transaction, key: ApiKey) -> ApiKey:
+    """Store *key* as _add_key() does, or return the key with the same secret that was stored before."""
     tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (key.account,))
     row = tx.one("SELECT * FROM keys WHERE hash = ?", (key.hash,))
     if row is not None:
         return read_row(ApiKey, row)
-    _add(tx, key)
+    _add_key(tx, key)
     return key
 
 
@@ -94,7 +94,7 @@ def _create_account(tx: Transaction, account: Account, key: ApiKey) -> None:
         webhook_secret=text_of(account.webhook_secret),
         sandbox_webhook_secret=text_of(account.sandbox_webhook_secret),
     )
-    _add(tx, key)
+    _add_key(tx, key)
 
 
 def _find_by_hash(tx: Transaction, digest: bytes) -> tuple[ApiKey, Account] | None:
@@ -135,7 +135,7 @@ def _rotate(tx: Transaction, account_id: str, key_id: str, *, new: ApiKey, old_e
         {"id": key_id, "account": account_id, "ends": old_expires_at, "now": tx.now},
     )
     if ended:
-        _add(tx, new)
+        _add_key(tx, new)
     return ended > 0
 
 
@@ -157,7 +157,7 @@ class AccountStore(SqlStore):
         self._touched: dict[str, int] = {}
 
     create_account = write_method(_create_account)
-    add_key = write_method(_add_once)
+    add_key = write_method(_add_key_once)
     by_hash = lookup_method(_find_by_hash)
     account = lookup_method(_account)
     accounts = read_method(_accounts)
@@ -179,3 +179,58 @@ class AccountStore(SqlStore):
                 "UPDATE keys SET last_used_at = ? WHERE id = ? AND coalesce(last_used_at, 0) < ?", (at, key_id, at)
             )
         )
+
+
+def _channels(tx: Transaction, account: str, environment: str) -> list[Channel]:
+    """The account's channels in that environment, by name."""
+    rows = tx.all("SELECT * FROM channels WHERE account = ? AND environment = ? ORDER BY name", (account, environment))
+    return [read_row(Channel, row) for row in rows]
+
+
+def _channel(tx: Transaction, channel_id: str) -> Channel | None:
+    row = tx.one("SELECT * FROM channels WHERE id = ?", (channel_id,))
+    return None if row is None else read_row(Channel, row)
+
+
+def _find_channel(tx: Transaction, account: str, environment: str, name: str) -> Channel | None:
+    row = tx.one(
+        "SELECT * FROM channels WHERE account = ? AND environment = ? AND name = ?", (account, environment, name)
+    )
+    return None if row is None else read_row(Channel, row)
+
+
+def _show_in_channel(tx: Transaction, channel_id: str, job_id: str) -> None:
+    """Let the channel show the session *job_id*, unless it shows a newer one, whose id is higher."""
+    tx.run("UPDATE channels SET job = ? WHERE id = ? AND (job IS NULL OR job < ?)", (job_id, channel_id, job_id))
+
+
+def _delete_channel(tx: Transaction, account: str, environment: str, channel_id: str) -> bool:
+    named = (channel_id, account, environment)
+    return tx.run("DELETE FROM channels WHERE id = ? AND account = ? AND environment = ?", named) > 0
+
+
+def _add_channel(tx: Transaction, channel: Channel) -> Channel:
+    """Store the channel. If the account has one of that name in that environment, return that instead.
+
+    Raises TooManyChannels if it has bounds.MAX_CHANNELS there.
+    """
+    tx.one("SELECT id FROM accounts WHERE id = ? FOR UPDATE", (channel.account,))  # one channel after the other
+    there = _find_channel(tx, channel.account, channel.environment, channel.name)
+    if there is not None:
+        return there
+    counting = "SELECT count(*) AS n FROM channels WHERE account = ? AND environment = ?"
+    if (used := select_number(tx, counting, (channel.account, channel.environment))) >= MAX_CHANNELS:
+        raise TooManyChannels("channels", limit=MAX_CHANNELS, used=used)
+    insert(tx, "channels", **asdict(channel))
+    return channel
+
+
+class ChannelStore(SqlStore):
+    """The channels of accounts: one row a channel, which names the newest session that is shown there."""
+
+    add = write_method(_add_channel)
+    all = read_method(_channels)
+    get = read_method(_channel)
+    find_named = read_method(_find_channel)
+    show = write_method(_show_in_channel)
+    delete = write_method(_delete_channel)

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from server.model.events import Event
 from server.storage.sql.rows import SqlRow
-from server.storage.watching import Watch
+from server.storage.waiting import Watch
 
 T = TypeVar("T")
 P = ParamSpec("P")

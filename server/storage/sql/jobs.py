@@ -31,7 +31,7 @@ from server.model.jobs import (
     State,
     Submitted,
 )
-from server.storage.sql import archive, handover, leases, listing, submission
+from server.storage.sql import leases, listing, submission, upkeep
 from server.storage.sql.database import (
     Database,
     SqlStore,
@@ -42,11 +42,10 @@ from server.storage.sql.database import (
     wait_for_due,
     write_method,
 )
-from server.storage.sql.endings import QUEUE_TOPIC, cancel
+from server.storage.sql.leases import QUEUE_TOPIC, cancel
 from server.storage.sql.outbox import enqueue
 from server.storage.sql.rows import JOB_COLUMNS, job_of, read_row
 from server.storage.sql.timeline import append
-from server.storage.sql.upkeep import note_erasure
 
 MAX_QUEUED = 10_000  # waiting batch jobs of an environment; more are refused with QueueFull
 
@@ -71,7 +70,7 @@ def _correct(tx: Transaction, job_id: str, entry: Correction, *, text: str | Non
     append(tx, job_id, [entry])
     if job.state is State.COMPLETED:
         tx.run("UPDATE jobs SET text = ? WHERE id = ?", (text, job_id))
-        archive.index(tx, account=job.account, environment=job.environment, job_id=job_id, terms=terms)
+        listing.index_words(tx, account=job.account, environment=job.environment, job_id=job_id, terms=terms)
     enqueue(tx, job, "job.corrected")
     return True
 
@@ -206,7 +205,7 @@ class JobStore(SqlStore):
     artifact = lookup_method(_artifact)
     list_with_audio = read_method(_list_with_audio)
     list_expired = read_method(_find_expired)
-    list_to_erase = read_method(handover.list_to_erase)
+    list_to_erase = read_method(upkeep.list_to_erase)
     counts = read_method(_counts)
 
     async def find(self, which: JobFilter, *, limit: int) -> list[Job]:
@@ -230,8 +229,8 @@ class JobStore(SqlStore):
 
     note_audio_deleted = write_method(_note_audio_deleted)
     cancel = write_method(leases.request_cancel)
-    note_answered = write_method(handover.note_answered)
-    erase_outputs = write_method(handover.erase_outputs)
+    note_answered = write_method(upkeep.note_answered)
+    erase_outputs = write_method(upkeep.erase_outputs)
     correct = write_method(_correct)
 
     async def delete(self, job_id: str, *, why: ErasureReason = ErasureReason.REQUESTED) -> str | None:
@@ -248,7 +247,7 @@ class JobStore(SqlStore):
             if State(row["state"]) not in TERMINAL:  # its usage counts like that of a canceled job
                 cancel(tx, row, return_quota=leases.is_unspent(row))
             tx.run("DELETE FROM jobs WHERE id = ?", (job_id,))
-            note_erasure(tx, job_id, ErasedPart.JOB, why)
+            upkeep.note_erasure(tx, job_id, ErasedPart.JOB, why)
             tx.announce(job_id)
             return job_id
 

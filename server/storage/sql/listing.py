@@ -1,13 +1,16 @@
-"""Finds a page of one account's jobs."""
+"""Finds a page of one account's jobs, also by the words of their transcripts.
 
-from collections.abc import Sequence
+The words of finished transcripts are one row a word and job, in both databases alike: deleting a job deletes its rows,
+and no copy is left in an index of the database's own that could not be overwritten.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from server.model.jobs import Job, JobFilter
-from server.storage.sql import archive
 from server.storage.sql.database import Transaction, marks
 from server.storage.sql.rows import JOB_COLUMNS, SqlRow, job_of
 
@@ -59,20 +62,38 @@ def _conditions(which: JobFilter) -> tuple[list[str], list[Any]]:
 
     if which.states:
         add(f"state IN ({marks(which.states)})", *which.states)
-    if which.created_after is not None:
-        add("created_at > ?", which.created_after)
-    if which.created_before is not None:
-        add("created_at < ?", which.created_before)
-    if which.source is not None:
-        add("source_type = ?", which.source)
-    if which.language is not None:
-        add("language = ?", which.language)
+    for condition, value in (
+        ("created_at > ?", which.created_after),
+        ("created_at < ?", which.created_before),
+        ("source_type = ?", which.source),
+        ("language = ?", which.language),
+    ):
+        if value is not None:
+            add(condition, value)
     for key, value in which.metadata.items():  # not by JSON functions: a path cannot name every key
         add("EXISTS (SELECT 1 FROM metadata WHERE job = jobs.id AND key = ? AND value = ?)", key, value)
     if which.query is not None:
-        more, wanted = archive.conditions_for(which.account, which.environment, which.query.terms())
-        conditions += more
-        values += wanted
+        has_word = "EXISTS (SELECT 1 FROM terms WHERE account = ? AND environment = ? AND term = ? AND job = jobs.id)"
+        for term in sorted(which.query.terms(), key=len, reverse=True):  # long words are rare: they are looked up first
+            add(has_word, which.account, which.environment, term)
     if which.after is not None:
         add(f"(created_at, id) {'<' if which.descending else '>'} (?, ?)", *which.after)
     return conditions, values
+
+
+def index_words(tx: Transaction, *, account: str, environment: str, job_id: str, terms: Iterable[str]) -> None:
+    """Let the job be found by *terms*, and by no others."""
+    wanted = set(terms)
+    known = {str(row["term"]) for row in tx.all("SELECT term FROM terms WHERE job = ?", (job_id,))}
+
+    def rows(some: set[str]) -> list[tuple[str, ...]]:
+        return [(account, environment, term, job_id) for term in sorted(some)]
+
+    where = "account = ? AND environment = ? AND term = ? AND job = ?"
+    tx.run_many(f"DELETE FROM terms WHERE {where}", rows(known - wanted))  # noqa: S608  a constant
+    tx.run_many("INSERT INTO terms (account, environment, term, job) VALUES (?, ?, ?, ?)", rows(wanted - known))
+
+
+def forget_words(tx: Transaction, job_id: str) -> None:
+    """Let the job no longer be found."""
+    tx.run("DELETE FROM terms WHERE job = ?", (job_id,))

@@ -223,7 +223,7 @@ TIMELINE = """
         PRIMARY KEY (job, seq, number)
     ) WITHOUT ROWID;
 
-    -- The words of finished transcripts: archive.py.
+    -- The words of finished transcripts: listing.py.
     CREATE TABLE terms (
         account TEXT NOT NULL,
         environment TEXT NOT NULL,

@@ -3,9 +3,8 @@
 from server.keyed_limits import LocalRates
 from server.model.accounts import SigningKeys
 from server.storage.ports import BlobStore, Offers, RateCounter, Relay
-from server.storage.sql.accounts import AccountStore
-from server.storage.sql.channels import ChannelStore
-from server.storage.sql.counters import Counter
+from server.storage.sql.accounts import AccountStore, ChannelStore
+from server.storage.sql.allowances import Counter
 from server.storage.sql.database import Database
 from server.storage.sql.jobs import JobStore
 from server.storage.sql.outbox import Outbox

@@ -7,10 +7,9 @@ from pipeline.timeline import StateChange
 from server.model.accounts import Quota
 from server.model.errors import ConcurrencyLimited, IdempotencyInProgress, IdempotencyReused, QueueFull
 from server.model.jobs import IdempotencyKey, NewJob, State, Submitted
-from server.storage.sql import fairness
-from server.storage.sql.counters import look, spend
+from server.storage.sql.allowances import counted_s, enter_queue, look, spend
 from server.storage.sql.database import Transaction, insert, select_number
-from server.storage.sql.endings import AT_ONCE, QUEUE_TOPIC
+from server.storage.sql.leases import AT_ONCE, QUEUE_TOPIC
 from server.storage.sql.rows import BATCH, LIVE, SqlRow, job_of, order_of, text_of
 from server.storage.sql.timeline import append
 
@@ -58,7 +57,7 @@ def submit(tx: Transaction, new: NewJob, key: IdempotencyKey | None, boot: str, 
     for quota in new.quotas:  # first: of two reasons to refuse, this one does not pass within a minute
         spend(tx, new.account, quota).check(quota.name)
     # The account's place in the queue stays locked until the commit, so that nobody else counts its jobs meanwhile.
-    virtual_time = fairness.enter(tx, new.account, fairness.counted_s(new.audio_s) / new.weight)
+    virtual_time = enter_queue(tx, new.account, counted_s(new.audio_s) / new.weight)
     _check_queue(tx, new.environment, kind=_class(new), max_queued=max_queued)
     if new.order.live is not None:
         _check_live(tx, new)
@@ -136,7 +135,7 @@ def _insert(tx: Transaction, new: NewJob, virtual_time: float) -> None:
         "retention_ms": new.retention_ms,
         "virtual_time": virtual_time,
         "weight": new.weight,
-        "counted_s": fairness.counted_s(new.audio_s),
+        "counted_s": counted_s(new.audio_s),
         "created_at": tx.now,
         "queued_at": tx.now,
         "run_after": tx.now + round(new.delay_s * 1000) if new.delay_s else AT_ONCE,

@@ -38,8 +38,8 @@ from pipeline.timeline import (
     tag_of,
 )
 from server.model.jobs import TERMINAL_EVENTS
-from server.storage.sql import archive
 from server.storage.sql.database import Transaction
+from server.storage.sql.listing import index_words
 from server.storage.sql.rows import LIVE, SqlRow, order_of
 
 
@@ -59,7 +59,7 @@ def take_over(tx: Transaction) -> None:
         tx.run("UPDATE jobs SET last_entry = ? WHERE id = ?", (len(rows), job["id"]))
         if job["text"] and job["kept"]:
             where = {"account": job["account"], "environment": job["environment"], "job_id": job["id"]}
-            archive.index(tx, **where, terms=index_terms(job["text"]))
+            index_words(tx, **where, terms=index_terms(job["text"]))
 
 
 def _chunks(tx: Transaction, job_id: str) -> Sequence[SqlRow]:

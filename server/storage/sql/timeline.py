@@ -10,9 +10,9 @@ from functools import partial
 from pipeline.timeline import Correction, Entry, JobEnd, Progress, StateChange, Words, pack, tag_of, unpack
 from server.model.events import Event, render
 from server.model.jobs import TERMINAL, TERMINAL_EVENTS, State
-from server.storage.patience import patiently
 from server.storage.sql.database import SqlStore, Transaction, read_method
 from server.storage.sql.rows import SqlRow
+from server.storage.waiting import patiently
 
 PAGE = 500  # entries that are read at once
 FEW = 50  # entries of a job that are read on the event loop, some 10 kB

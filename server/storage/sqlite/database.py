@@ -19,12 +19,17 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from server.model.errors import StorageError
-from server.storage.sqlite.connections import connect, connect_to_read, create_private, translate
-from server.storage.sqlite.migrating import migrate
+from server.storage.scratch import start_vital
+from server.storage.sqlite.connections import (
+    SqliteTransaction,
+    connect,
+    connect_to_read,
+    create_private,
+    migrate,
+    translate,
+)
 from server.storage.sqlite.scrubbing import Scrubber
-from server.storage.sqlite.transaction import SqliteTransaction
-from server.storage.vital import start_vital
-from server.storage.watching import Announced, Watch, Watches, call_all
+from server.storage.waiting import Announced, Watch, Watches, call_all
 
 Clock: TypeAlias = Callable[[], int]
 """Returns milliseconds since 1970 UTC."""
@@ -101,7 +106,7 @@ class _Chore:
 
 
 class SqliteDatabase:
-    """The Database. Its constructor creates or migrates the file; call it inside folder.one_opener()."""
+    """The Database. Its constructor creates or migrates the file; one process at a time may call it."""
 
     leads = True  # only servers sweep, and one server has the folder
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.accounts.addresses import NOBODY, address_key, client_address
+from server.http.addresses import NOBODY, address_key, client_address
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 NO_PROXIES = ()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.audio import RATE
-from pipeline.ingest.pcm import PcmDecoder
+from pipeline.ingest.raw_audio import PcmDecoder
 from pipeline.recognition.engines.scripted import SCRIPT
 from server.commands.live import ENCODING, encode, print_events
 from tests.server.running import ROOT, SPEECH, Server, environment

@@ -12,7 +12,7 @@ from server.model.jobs import ErasureReason
 from server.storage.postgres.open import open_storage as open_database
 from server.storage.s3.open import open_bucket
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.folder import claim_folder
+from server.storage.sqlite.open import claim_folder
 from tests.processes import ROOT
 from tests.server.buckets import BucketService
 from tests.server.postgres import shared_cluster

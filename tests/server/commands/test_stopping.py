@@ -28,7 +28,7 @@ from tests.waiting import eventually, until
 
 BUSY = """
 import asyncio, os, signal, threading, time
-from server.commands.stopping import stop_signals
+from server.worker_process import stop_signals
 
 async def main():
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()

@@ -118,7 +118,7 @@ def test_what_cannot_be_done_is_one_sentence(small_server, elsewhere, tmp_path):
         ((str(CLIP), "--max-speakers", "11"), 2, "--max-speakers must be a whole number from 1 to 10, got 11"),
         ((str(CLIP), "--diarize", *ann, *ann), 2, "--known-speaker must differ from each other"),
         ((str(CLIP), "--diarize", "--known-speaker", f"A={CLIP}"), 2, "'A' could be a speaker without a name"),
-        ((str(wrong),), 1, f"{wrong}: These bytes are no audio container we know. Convert it"),
+        ((str(wrong),), 1, f"{wrong}: The file is in no known audio format. Convert it"),
         ((str(empty),), 1, f"{empty}: The file has no bytes."),
         ((f"{elsewhere}/none.flac",), 1, f"{elsewhere}/none.flac: The address cannot be fetched."),
         ((f"{nobody}/a.flac",), 1, f"{nobody}/a.flac: The address cannot be reached"),

@@ -160,10 +160,10 @@ def test_more_minutes_than_the_plan_takes_are_refused_whatever_the_header_says(s
 def test_files_that_are_cut_off_or_very_quiet_are_heard_and_warned_of(pro):
     answer = post(pro, encode(np.zeros(16_000, np.int16), 16_000)[: 44 + 16_000])
     cut = answer.json()
-    assert answer.headers["scribewire-warning"].startswith('audio_truncated;message="the recording ends 16000 bytes')
+    assert answer.headers["scribewire-warning"].startswith('audio_truncated;message="The recording ends 16000 bytes')
     assert cut["status"] == "completed"
     assert cut["warnings"] == [
-        {"code": "audio_truncated", "message": "the recording ends 16000 bytes before the end that its header states"}
+        {"code": "audio_truncated", "message": "The recording ends 16000 bytes before the end that its header states."}
     ]
     samples, rate = soundfile.read(CLIP, dtype="float32")
     quiet = post(pro, encode(samples * 10 ** (-50 / 20), rate, subtype="FLOAT")).json()

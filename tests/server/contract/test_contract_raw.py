@@ -7,7 +7,7 @@ import numpy as np
 import openai
 import pytest
 
-from pipeline.ingest.pcm import ALAW, MULAW
+from pipeline.ingest.raw_audio import ALAW, MULAW
 from tests.pipeline.sounds import SPEECH, encode_audio, read
 from tests.processes import output_of
 from tests.server.receiving import receiver

@@ -100,9 +100,9 @@ async def test_the_tracks_of_a_live_container_are_chosen_mixed_and_separated(bun
         assert [warning["code"] for warning in told] == [warning["code"] for warning in job["warnings"]] == codes
         if told:
             assert told[0]["message"].startswith(
-                "Somebody speaks on track 2, but track 1 is transcribed: start again with another track"
+                "Somebody speaks on track 2, but track 1 is transcribed. Start again with another track"
             )
-            assert re.search(r"also spoke on track 2, \d s: start again", job["warnings"][0]["message"])
+            assert re.search(r"also spoke on track 2, \d s\. Start again", job["warnings"][0]["message"])
         if track == "separate":
             assert {(word["channel"], word["speaker"]) for word in talk.of("word")} == {(0, "S1"), (1, "S2")}
     for track, second in (("auto", False), ("auto", True), ("mix", False), ("separate", False)):

@@ -20,8 +20,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from server.dialects.deepgram.answers import plain
+from server.dialects.deepgram.live import Results
 from server.dialects.deepgram.parameters import LiveRequest
-from server.dialects.deepgram.results import Results
 from server.model.orders import Order
 from tests.server.deepgram_client import environment
 from tests.server.running import SPEECH, Server

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from pipeline.recognition.engine import TASKS, Hints
-from server.dialects.openai.file_parameters import KNOWN
+from server.dialects.openai.files import KNOWN
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.model.offers import OPENAI_MODELS
 from server.parsing.declared import KNOWN_SPEAKERS

@@ -12,10 +12,8 @@ import httpx
 import pytest
 
 from server.config import Network
-from server.egress import names as names_module
-from server.egress.guard import Egress
-from server.egress.names import Unresolvable
-from server.egress.streams import HEAD_BYTES, PIECE_BYTES
+from server.egress import guard
+from server.egress.guard import HEAD_BYTES, PIECE_BYTES, Egress, Unresolvable
 from server.egress.targets import TargetNotAllowed
 from tests.server.name_server import NameServer, name_server
 from tests.server.peers import answer, answer_in_turn, peer, silence
@@ -98,7 +96,7 @@ async def test_names_inside_and_unknown_names_are_refused_with_one_text():
 
 
 async def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(names_module, "SERVER_S", 0.05)
+    monkeypatch.setattr(guard, "SERVER_S", 0.05)
     async with start_egress(slow_test=None) as (egress, server):
         with pytest.raises(Unresolvable, match=r"slow\.test has no public address"):
             await get(egress, "https://slow.test/")
@@ -117,13 +115,13 @@ async def test_a_silent_name_server_holds_up_nobody_but_the_account_that_named_i
                 for account in range(40)
                 for number in range(10)
             ]
-            await eventually(lambda: len(server.asked) >= 40 * names_module.MAX_PER_ASKER)
+            await eventually(lambda: len(server.asked) >= 40 * guard.MAX_PER_ASKER)
             began = time.monotonic()
             await egress.check("http://fine.test/", asker="somebody else")
             assert time.monotonic() - began < 1
             assert not any(task.done() for task in waiting)
             assert threading.active_count() <= threads + 1
-            assert len(server.asked) == 40 * names_module.MAX_PER_ASKER + 1
+            assert len(server.asked) == 40 * guard.MAX_PER_ASKER + 1
             for task in waiting:
                 task.cancel()
 

@@ -17,7 +17,7 @@ from server.http import bodies
 from server.http.bodies import MAX_FIELD_BYTES, MAX_FIELDS, MAX_FORM_BYTES, Uploads
 from server.model.errors import Refused
 from server.model.jobs import Received
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 
 BOUNDARY = "c0ffee"
 MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"

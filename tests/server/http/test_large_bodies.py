@@ -1,4 +1,4 @@
-"""Tests of large_bodies.py, and of what bodies.py takes places for: large bodies arrive few at a time."""
+"""Tests of bodies.py, and of what bodies.py takes places for: large bodies arrive few at a time."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -6,12 +6,10 @@ from contextlib import AsyncExitStack
 import orjson
 import pytest
 
-from server.http import large_bodies
-from server.http.bodies import MAX_ESCAPES, MAX_FORM_BYTES, MAX_VALUES, Uploads, parse_json
-from server.http.large_bodies import LargeBodies, Place
+from server.http.bodies import MAX_ESCAPES, MAX_FORM_BYTES, MAX_VALUES, LargeBodies, Place, Uploads, parse_json
 from server.http.problems import Problem
 from server.model.errors import ConcurrencyLimited, Refused
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 from tests.server.http.test_bodies import MULTIPART, cut, form, part, request
 
 LARGE = frozenset({"known_speaker_references"})
@@ -25,7 +23,7 @@ async def arrives(bodies: LargeBodies, account: str, stack: AsyncExitStack) -> P
 
 
 async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch):
-    monkeypatch.setattr(large_bodies, "WAIT_S", SHORT_S)
+    monkeypatch.setattr("server.http.bodies.WAIT_S", SHORT_S)
     bodies = LargeBodies()
     async with AsyncExitStack() as first, AsyncExitStack() as others:
         place = await arrives(bodies, "one", first)
@@ -38,8 +36,8 @@ async def test_an_account_has_one_place_and_hinders_nobody_else(monkeypatch):
 
 
 async def test_who_takes_too_long_to_send_loses_the_place_and_a_whole_body_does_not(monkeypatch):
-    monkeypatch.setattr(large_bodies, "PLACES", 1)
-    monkeypatch.setattr(large_bodies, "ARRIVAL_S", SHORT_S)
+    monkeypatch.setattr("server.http.bodies.PLACES", 1)
+    monkeypatch.setattr("server.http.bodies.ARRIVAL_S", SHORT_S)
     bodies = LargeBodies()
 
     async def send_slowly(late: AsyncExitStack) -> None:
@@ -58,7 +56,7 @@ async def test_who_takes_too_long_to_send_loses_the_place_and_a_whole_body_does_
 
 
 async def test_a_body_that_is_large_arrives_after_that_of_the_same_account(tmp_path, monkeypatch):
-    monkeypatch.setattr(large_bodies, "WAIT_S", SHORT_S)
+    monkeypatch.setattr("server.http.bodies.WAIT_S", SHORT_S)
     uploads = Uploads(FileBlobs(tmp_path, reserve_bytes=0))
     recordings = [part("known_speaker_references", bytes(MAX_FORM_BYTES // 2 + 1)) for _ in range(2)]
     of_json = orjson.dumps({"known_speaker_references": ["a" * MAX_FORM_BYTES]})

@@ -6,8 +6,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from server.dialects.deepgram.errors import SHAPE
-from server.http.codes import CODES
+from server.dialects.deepgram.answers import SHAPE
+from server.http.problems import CODES
 from tests.server.serving import serve
 
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "trace"}

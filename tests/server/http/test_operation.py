@@ -9,11 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from server.http.addresses import AddressCounters
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Answer, Endpoint, Handler, Operation, Resource, json_response, not_found
 from server.http.problems import Problem
 from server.metrics import Metrics
-from server.requests.limits import AddressCounters
 
 YEAR_MS = 365 * 24 * 3_600_000
 FOR_EVER = 2**45

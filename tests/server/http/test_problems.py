@@ -8,9 +8,8 @@ from pipeline.errors import AudioTooLong, PipelineError
 from server.accounts.keys import MalformedKey
 from server.clock import now_ms, parse_iso
 from server.egress.targets import TargetNotAllowed
-from server.http.codes import CODES
 from server.http.headers import RangeNotSatisfiable
-from server.http.problems import Problem, problem_of
+from server.http.problems import CODES, Problem, problem_of
 from server.model import errors as storage
 from server.model.errors import FieldError, invalid
 from server.model.jobs import JOB_CODES

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.http.codes import CODES
-from server.http.problems import Problem
+from server.http.problems import CODES, Problem
 from server.http.sockets import MAX_REASON_BYTES, close_code, code_label, cut_reason
 
 

@@ -1,10 +1,10 @@
-"""Tests of sse.py: what a client that follows the HTML standard reads."""
+"""Tests of Server-Sent Events: what a client that follows the HTML standard reads."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.http.sse import KEEP_ALIVE, event, last_event_id, retry
+from server.http.streamed import KEEP_ALIVE, event, last_event_id, retry
 from server.model.errors import Refused
 
 

@@ -7,7 +7,7 @@ import pytest
 from server.jobs.leases import SessionLease
 from server.model.errors import DiskFull
 from server.model.jobs import LeaseLost, Renewal
-from server.storage import patience
+from server.storage import waiting
 from server.storage.sql.storage import Storage
 from tests.server.storing import WORD, ManualClock, completion, submit, types_of
 
@@ -46,7 +46,7 @@ async def test_a_session_that_somebody_else_had_meanwhile_is_lost_and_free_for_t
 
 
 async def test_a_session_waits_for_room_on_the_disk(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "AGAIN_S", 0.01)
+    monkeypatch.setattr(waiting, "AGAIN_S", 0.01)
     async with backend.storage_in(tmp_path, ManualClock()) as storage:
         session = await claim_session(storage, await submit(storage, "job_a", live=True))
         append, full = storage.jobs.append, [DiskFull("no space left")] * 3

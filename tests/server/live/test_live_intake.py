@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import RATE, Samples
 from pipeline.errors import EmptyAudio, UndecodableAudio
-from pipeline.ingest.encodings import CHANNELS, RATES, SAMPLE_BYTES
-from pipeline.ingest.pcm import PcmDecoder
+from pipeline.ingest.input_formats import CHANNELS, RATES, SAMPLE_BYTES
+from pipeline.ingest.raw_audio import PcmDecoder
 from server.live.intake import ContainerIntake, Intake, RawIntake, bytes_up_to, raw_frame_bytes
 from server.model import bounds
 from server.model.orders import CONTAINER, LiveOptions, Order

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from pipeline.speakers.state import SpeakerState, read_state
+from pipeline.speakers.live import SpeakerState, read_state
 from tests.pipeline.conversations import clip, conversation
 from tests.server.clustering import start_cluster
 from tests.server.live.test_live_diarize import final_labels

@@ -25,8 +25,8 @@ from server.model.errors import Refused
 from server.model.jobs import LIVE_GRACE_MS, State
 from server.storage.postgres.open import open_storage
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import make_private
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import make_private
 from tests.server.cutting import line
 from tests.server.postgres import shared_cluster
 from tests.server.serving import LIMITS

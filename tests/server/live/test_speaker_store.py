@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pipeline.speakers.state import SpeakerState
+from pipeline.speakers.live import SpeakerState
 from server.live.speakers import REFRESHED, SpeakerStore
 from server.model.errors import BlobsAway, DiskFull
 from server.model.jobs import LeaseLost
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 
 ERRORS = (OSError(errno.EIO, "broken"), OSError(errno.EMFILE, "too many"), DiskFull("full"), BlobsAway("away"))
 

@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from pipeline.documents.cues import SubtitleShape
 from pipeline.recognition.engine import TASKS
 from server.dialects.deepgram.parameters import parse_live
-from server.dialects.openai.file_parameters import ResponseOptions
+from server.dialects.openai.files import ResponseOptions
 from server.http.problems import problem_of
 from server.model.errors import Refused
 from server.model.jobs import Received, StoredFile

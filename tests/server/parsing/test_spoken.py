@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
 from server.dialects.deepgram.parameters import parse_file, parse_live
-from server.dialects.openai.file_parameters import ResponseOptions
+from server.dialects.openai.files import ResponseOptions
 from server.dialects.openai.session_config import TranscriptionConfig
 from server.model.errors import Refused
 from server.model.jobs import Received

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from msgspec.json import encode
 
 from pipeline.timeline import entries_of
-from server.http.schemas import SCHEMAS
+from server.http.openapi import SCHEMAS
 from server.model.accounts import SigningKeys
 from server.model.jobs import Job, LiveProgress, State
 from server.model.orders import Order, Source

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from server.http.problems import Problem
-from server.routes.subtitles import Subtitles
+from server.routes.events import Subtitles
 from tests.server.running import CLIP, Server
 from tests.server.storing import submit
 

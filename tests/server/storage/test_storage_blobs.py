@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from server.clock import now_ms
 from server.model.errors import BlobExists, NoSuchBlob
 from server.storage.ports import BlobStore
+from server.storage.s3.blobs import PART_BYTES
 from server.storage.s3.open import open_bucket
-from server.storage.s3.upload import PART_BYTES
 from server.storage.scratch import PIECE_BYTES
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService
 

@@ -13,9 +13,8 @@ import pytest
 
 from server.model.errors import BlobExists, BlobsAway, StorageError
 from server.storage.s3 import open as opening
-from server.storage.s3.blobs import BucketBlobs, Listing
+from server.storage.s3.blobs import PART_BYTES, BucketBlobs, Listing
 from server.storage.s3.open import open_bucket
-from server.storage.s3.upload import PART_BYTES
 from tests.processes import ROOT, output_of
 from tests.server.blob_stores import put, read
 from tests.server.buckets import BucketService

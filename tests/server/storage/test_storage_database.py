@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from server.model.errors import DiskFull, StorageBusy, StorageError
-from server.storage.sqlite import connections, migrating
+from server.storage.scratch import SOFTWARE
+from server.storage.sqlite import connections
+from server.storage.sqlite.connections import FIRST, MIGRATIONS
 from server.storage.sqlite.database import READERS, SqliteDatabase, SqliteTransaction, Watch
-from server.storage.sqlite.migrating import FIRST, MIGRATIONS
-from server.storage.vital import SOFTWARE
 from tests.processes import ROOT, few_files
 from tests.server.storing import LEASE_S, ManualClock, claim, completion, storage_in, submit
 
@@ -204,11 +204,11 @@ async def test_an_older_database_is_brought_forward_with_its_content(tmp_path, m
     async with open_database(tmp_path) as database:
         await database.write(insert("a"))
     broken = (*MIGRATIONS, "CREATE TABLE first (n); CREATE TABLE fairness (n);")
-    monkeypatch.setattr(migrating, "MIGRATIONS", broken)
+    monkeypatch.setattr(connections, "MIGRATIONS", broken)
     with pytest.raises(StorageError, match="already exists"):
         SqliteDatabase(tmp_path / "test.db", ManualClock())
     sound = (*MIGRATIONS, "CREATE TABLE first (n);")  # the broken one left nothing
-    monkeypatch.setattr(migrating, "MIGRATIONS", sound)
+    monkeypatch.setattr(connections, "MIGRATIONS", sound)
     async with open_database(tmp_path) as database:
         assert await database.read(names) == ["a"]
         assert await database.read(lambda tx: tx.all("SELECT * FROM first")) == []
@@ -227,7 +227,7 @@ async def test_a_database_that_is_too_old_is_refused_and_stays_as_it_is(tmp_path
 
 
 async def test_a_database_of_a_newer_program_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(migrating, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
+    monkeypatch.setattr(connections, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (n);"))
     async with open_database(tmp_path):
         pass
     monkeypatch.undo()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pipeline.audio import RATE
 from pipeline.timeline import DecidedUpTo, StateChange, StoredWord, Words, unpack
 from server.model.events import Event
-from server.storage import watching
-from server.storage.watching import Watch
+from server.storage import waiting
+from server.storage.waiting import Watch
 from tests.server.storing import LEASE_S, WORD, checkpoint, claim, completion, part, storage_in, submit, word
 
 
@@ -85,7 +85,7 @@ class SwappingWatch(Watch):
 
 
 async def test_announcements_in_another_order_do_not_change_the_order_of_events(tmp_path, monkeypatch):
-    monkeypatch.setattr(watching, "Watch", SwappingWatch)
+    monkeypatch.setattr(waiting, "Watch", SwappingWatch)
     async with storage_in(tmp_path) as storage:
         job_id = await submit(storage)
         lease = await claim(storage)

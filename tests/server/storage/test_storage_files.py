@@ -1,4 +1,4 @@
-"""Tests of files.py and folder.py: a blob is complete and durable under its name, or does not exist."""
+"""Tests of the data folder: a blob is complete and durable under its name, or does not exist."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from server.model.errors import DiskFailed, DiskFull, FolderInUse, StorageError
-from server.storage.sqlite.files import FileBlobs
-from server.storage.sqlite.folder import claim_folder, make_private, signing_keys
+from server.storage.sqlite.blobs import FileBlobs
+from server.storage.sqlite.open import claim_folder, make_private, signing_keys
 from tests.processes import few_files
 from tests.server.blob_stores import put, read
 from tests.server.storing import storage_in
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DIES_WRITING = """
 import asyncio, os, sys
 from pathlib import Path
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 
 async def main():
     async with FileBlobs(Path(sys.argv[1])).create("job_1/source") as sink:
@@ -39,7 +39,7 @@ asyncio.run(main())
 HAS_NO_SPACE = """
 import asyncio, resource, sys
 from pathlib import Path
-from server.storage.sqlite.files import FileBlobs
+from server.storage.sqlite.blobs import FileBlobs
 from server.model.errors import DiskFull
 
 async def main():

@@ -14,7 +14,7 @@ from pipeline.timeline import unpack
 from server.model.events import render
 from server.model.jobs import Job, JobError, Lease, Outcome, Renewal, State
 from server.storage.sql.database import Transaction
-from server.storage.sql.endings import MAX_ATTEMPTS
+from server.storage.sql.leases import MAX_ATTEMPTS
 from server.storage.sql.rows import job_of
 from tests.server.storing import (
     BACKENDS,

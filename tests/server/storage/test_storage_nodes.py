@@ -17,8 +17,8 @@ from server.jobs.leases import HeldLease, LeaseKeeper, WorkerRules
 from server.model.errors import StorageError
 from server.model.jobs import Verdict
 from server.model.offers import OPENAI_MODELS, Offer
-from server.storage.postgres import connecting, migrating
-from server.storage.postgres.connecting import connect, parameters
+from server.storage.postgres import connections, schema
+from server.storage.postgres.connections import connect, parameters
 from server.storage.postgres.schema import FIRST, MIGRATIONS, Migration
 from tests.server.postgres import shared_cluster
 from tests.server.running import ROOT
@@ -38,8 +38,8 @@ ELSE = Migration("ALTER TABLE accounts RENAME COLUMN plan TO tariff", additive=F
 
 def test_nodes_that_start_at_once_make_the_tables_once(url):
     program = (
-        "import sys; from server.storage.postgres.connecting import connect, parameters;"
-        "from server.storage.postgres.migrating import migrate;"
+        "import sys; from server.storage.postgres.connections import connect, parameters;"
+        "from server.storage.postgres.schema import migrate;"
         "print(migrate(connect(parameters(sys.argv[1], name='x'))))"
     )
     started = [
@@ -65,7 +65,7 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
         for number in range(20):
             await work(number)
         with connect(parameters(url, name="newer")) as connection:
-            assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
+            assert schema.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
         for number in range(20, 30):
             await work(number)
         assert (await claim(older)).job.id == "job_a"
@@ -76,7 +76,7 @@ async def test_an_older_node_works_on_a_schema_with_additions(tmp_path, url, wor
 async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than_a_statement_waits(
     tmp_path, url, monkeypatch
 ):
-    monkeypatch.setattr(connecting, "LOCK_MS", 100)
+    monkeypatch.setattr(connections, "LOCK_MS", 100)
     async with open_at(tmp_path, url) as storage:
         await submit(storage, "job_a")
         asked, lease = time.monotonic(), await claim(storage)
@@ -95,17 +95,17 @@ async def test_work_on_a_job_waits_while_a_change_of_its_table_takes_longer_than
 
 def test_an_older_node_stops_at_a_schema_that_it_cannot_work_with(url):
     with connect(parameters(url, name="newer")) as connection:
-        migrating.migrate(connection, [*MIGRATIONS, ELSE])
+        schema.migrate(connection, [*MIGRATIONS, ELSE])
         with pytest.raises(StorageError, match="newer version of this program"):
-            migrating.migrate(connection)
+            schema.migrate(connection)
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(url):
     broken = Migration("CREATE TABLE half (x BIGINT); CREATE TABLE half (x BIGINT)")
     with connect(parameters(url, name="newer")) as connection:
         with pytest.raises(StorageError):
-            migrating.migrate(connection, [*MIGRATIONS, broken])
-        assert migrating.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
+            schema.migrate(connection, [*MIGRATIONS, broken])
+        assert schema.migrate(connection, [*MIGRATIONS, MORE]) == [FIRST + len(MIGRATIONS)]
         (found,) = connection.execute("SELECT to_regclass('half') AS half")
         assert found["half"] is None
 
@@ -119,7 +119,7 @@ def test_a_user_who_may_not_change_tables_is_told_what_to_do(url):
                 connect(parameters(url.replace("test:unsaid@", "reader@"), name="reader")) as reader,
                 pytest.raises(StorageError, match="scribewire migrate"),
             ):
-                migrating.migrate(reader)
+                schema.migrate(reader)
         finally:
             owner.execute("DROP OWNED BY reader")
             owner.execute("DROP ROLE reader")

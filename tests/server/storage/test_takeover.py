@@ -21,8 +21,7 @@ from pipeline.transcription import Transcription
 from server.metrics import Metrics
 from server.model.jobs import State
 from server.storage.sql.storage import Storage
-from server.storage.sqlite.folder import make_private
-from server.storage.sqlite.open import FILE_NAME
+from server.storage.sqlite.open import FILE_NAME, make_private
 from tests.server.postgres import shared_cluster
 from tests.server.serving import ScriptedBatch, wav
 from tests.server.session_registries import is_over, session_registry

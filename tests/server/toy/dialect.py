@@ -11,12 +11,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.dialects.dialect import Dialect, DialectRoutes
-from server.dialects.finished_jobs import answer_finished
-from server.dialects.live_sessions import open_session
-from server.http.caller import Caller
-from server.http.operation import Answer, Endpoint, ErrorShape, Operation, json_response
-from server.http.schemas import TEXT, object_of, ref
+from server.dialects.dialect import Dialect, DialectRoutes, answer_finished, open_session
+from server.http.openapi import TEXT, object_of, ref
+from server.http.operation import Answer, Caller, Endpoint, ErrorShape, Operation, json_response
 from server.http.sockets import Socket, socket_route
 from server.model.bounds import WEBHOOK_EVENTS
 from server.model.jobs import Job

@@ -15,7 +15,7 @@ import pytest
 
 from server.accounts.limits import Limits
 from server.config import ConfigError
-from server.transport.descriptors import MAX_CONNECTIONS, connection_limits
+from server.transport.connections import MAX_CONNECTIONS, connection_limits
 from tests.server.peers import RawClient
 from tests.server.running import ROOT, Server, run_server
 from tests.server.serving import LIMITS, AppServer, chunk, config, serve, wav

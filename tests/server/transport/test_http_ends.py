@@ -1,4 +1,4 @@
-"""Tests of http_protocol.py: answers that end with the connection, and clients that send no more or have left."""
+"""Tests of the HTTP protocol: answers that end with the connection, and clients that send no more or have left."""
 
 import asyncio
 

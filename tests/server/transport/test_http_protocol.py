@@ -1,4 +1,4 @@
-"""Tests of http_protocol.py: bytes that are no HTTP, heads without end, and requests behind one another."""
+"""Tests of the HTTP protocol: bytes that are no HTTP, heads without end, and requests behind one another."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from server.transport import http_protocol
+from server.transport import http_server
 from tests.server.sockets import HANDSHAKE, open_wire, serve_url, start_server, wire_to
 from tests.waiting import eventually
 
@@ -153,8 +153,8 @@ async def test_chunks_that_arrive_in_pieces_are_charged_as_a_whole():
 
 
 async def test_small_bodies_of_many_requests_are_no_tiny_chunks(monkeypatch):
-    monkeypatch.setattr(http_protocol, "CHUNKS", 10)
-    monkeypatch.setattr(http_protocol, "CHUNKS_PER_S", 1)
+    monkeypatch.setattr(http_server, "CHUNKS", 10)
+    monkeypatch.setattr(http_server, "CHUNKS_PER_S", 1)
     post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
     async with wire_to(swallow) as (reader, writer):
         for _ in range(40):

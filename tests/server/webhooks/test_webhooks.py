@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from server.clock import now_ms
-from server.http.schemas import SCHEMAS
+from server.http.openapi import SCHEMAS
 from server.model.accounts import Account, WebhookSecret
 from server.webhooks.sender import signing_secrets
 from tests.server.peers import ParsedRequest, answer, answer_in_turn, peer, silence
