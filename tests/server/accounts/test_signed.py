@@ -50,7 +50,7 @@ def test_a_token_is_believed_for_its_job_and_scope_until_it_expires(scope):
 def test_an_older_signing_key_is_believed_while_it_is_kept():
     made = make_token(OLD, job_id=JOB, scope=Scope.EVENTS, expires_s=NOW + 9)
     check(made)
-    with pytest.raises(Refused, match="this is no"):
+    with pytest.raises(Refused, match="This is no"):
         check(made, keys=SigningKeys({"2": b"second secret"}, "2"))
 
 
@@ -59,19 +59,19 @@ def test_one_changed_character_makes_a_token_malformed(data):
     made = token()
     place = data.draw(st.integers(0, len(made) - 1))
     character = data.draw(st.characters(exclude_characters=made[place]))
-    with pytest.raises(Refused, match="this is no"):
+    with pytest.raises(Refused, match="This is no"):
         check(made[:place] + character + made[place + 1 :])
 
 
 @given(ANY_TEXT, st.sampled_from(["", "st_"]))
 def test_any_other_text_is_a_malformed_token(text, prefix):
-    with pytest.raises(Refused, match="this is no"):
+    with pytest.raises(Refused, match="This is no"):
         check(prefix + text)
 
 
 @pytest.mark.parametrize("ending", ["=", "==", "A", "\n", " ", "+", "/", "é"])
 def test_a_token_has_one_spelling(ending):
-    with pytest.raises(Refused, match="this is no"):
+    with pytest.raises(Refused, match="This is no"):
         check(token() + ending)
 
 
@@ -155,7 +155,7 @@ def test_any_other_text_is_an_invalid_cursor(text):
 
 def test_a_cursor_is_no_token_and_a_token_no_cursor():
     cursor = make_cursor(KEYS, owner="acct_1", created_at=NOW, job_id=JOB)
-    with pytest.raises(Refused, match="this is no"):
+    with pytest.raises(Refused, match="This is no"):
         check("st_" + cursor)
     with pytest.raises(Refused, match="invalid_cursor"):
         read_cursor(KEYS, token().removeprefix("st_"), owner="acct_1")
