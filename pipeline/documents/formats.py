@@ -38,7 +38,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """One kind of output file. What is not text stands in answers as Base64; *translated*: also made of translations."""
+    """One kind of output file. *is_text*: else it is in answers as Base64. *translated*: translations have it, too."""
 
     media_type: str
     extension: str
