@@ -93,6 +93,7 @@ class Target:
     _failed_alone: set[int] = field(default_factory=set)  # of those that failed before another one was answered
     _asked: Unit | None = None
     _outage: Outage | None = None
+    _translated_to: int = 0  # the end of the last translated unit
     _ended: bool = False
     _moved_at: float = 0.0  # when the last answer came, or the words ended
     _changes: Changes = field(default_factory=Changes)
@@ -176,6 +177,8 @@ class Target:
                 failures, pause_s = 0, FIRST_PAUSE_S
                 await self._write(unit, text, write)
             self._asked = None
+        if self._outage is not None and self._translated_to > self._outage.since:
+            await write(Outage(self._outage.since, self._translated_to))  # late to the end, but there
         self._changes.notify()
 
     async def _translate(self, unit: Unit) -> str:
@@ -212,6 +215,7 @@ class Target:
         self._failed_alone |= self._failing - {unit.first}
         self._failing.clear()
         self.backlog.sort()
+        self._translated_to = max(self._translated_to, unit.end)
         lag_s = _lag_s(unit, now)
         await write(Translated(unit, text, lag_s if unit.words[-1].heard_at is not None else None))
         if self._outage is not None and not _is_late(unit, now):

@@ -21,12 +21,14 @@ from server.accounts.keys import open_account
 from server.accounts.limits import Limits, read_limits
 from server.app import Service, build
 from server.background import share_interpreter
+from server.clock import now_ms
 from server.commands.connection import add_settings, machine_address, noted
 from server.commands.models import pull_hint
 from server.commands.opening import node_name, open_storage
 from server.config import OPERATOR_KEY, PREFIX, VARIABLES, Config, ConfigError
 from server.engines import OfferWatch, ServedModels, open_decoder, open_engines, publish_offer
 from server.logs import configure, log
+from server.model.accounts import Quota
 from server.requests.request import RouteParts
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql.storage import Storage
@@ -36,6 +38,7 @@ from server.transport.http_server import HttpServer, listen
 from server.worker_process import SERVER, stop_signals
 
 SAMPLE = Path(__file__).parent.parent / "sample.flac"
+FIRST_START_MS = 60_000
 PARTING_S = 0.5  # for streams to send why they end, before uvicorn closes connections
 
 
@@ -91,7 +94,7 @@ async def _serve(config: Config, limits: Limits) -> None:
                 node=node,
                 offer_watch=watch,
             )
-            await _write_operator_key(storage, config)
+            await write_operator_key(storage, config)
             if not config.clustered:
                 await _take_over(storage)
             gc.collect()
@@ -202,13 +205,17 @@ async def _take_over(storage: Storage) -> None:
         log.warning("leases of a dead server lapsed", extra={"count": lapsed})
 
 
-async def _write_operator_key(storage: Storage, config: Config) -> None:
+async def write_operator_key(storage: Storage, config: Config) -> None:
     """On the first start, make a key without limits for the operator and log its file's name.
 
-    In a cluster only the first node does so. `scribewire keys create` makes further keys.
+    In a cluster only the first node does so, also where several start together. `scribewire keys create` makes
+    further keys.
     """
     path = config.data_dir / OPERATOR_KEY
     if path.exists() or (config.clustered and await storage.accounts.accounts()):
+        return
+    first = Quota(name="operator keys", window="first start", limit=1, amount=1, resets_at=now_ms() + FIRST_START_MS)
+    if config.clustered and not (await storage.counters.spend("cluster", first)).allowed:
         return
     _, issued = await open_account(storage.accounts, plan="enterprise", environment="production", name="operator")
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:

@@ -107,10 +107,10 @@ async def test_a_slow_translator_gives_longer_units_and_no_growing_delay():
     assert len(translator.asked) < 30
 
 
-async def test_a_translator_that_takes_ten_seconds_is_said_to_be_late_once():
+async def test_a_translator_that_takes_twelve_seconds_is_said_to_be_late_once_and_until_when():
     target, happened = await translate(Scripted(lambda _, __: 12.0), count=20)
     assert numbers(happened) == list(range(60))
-    assert [one for one in happened if isinstance(one, Outage)] == [Outage(0)]
+    assert [one for one in happened if isinstance(one, Outage)] == [Outage(0), Outage(0, position(39.5))]
     assert lacking(target, happened) == []
 
 

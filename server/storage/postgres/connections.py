@@ -42,6 +42,8 @@ PARAMETERS: Mapping[str, Any] = {
 LOST = ("08", "53300", "57P", "25P03")
 """Prefixes of error codes that end a connection: it broke, there are too many, the database stops, it was idle."""
 
+REFUSAL = re.compile(r'FATAL: +((?:database|role) "[^"]*" does not exist|\w+ authentication failed for user "[^"]*")')
+"""What no later attempt changes. libpq gives a refused connection no code."""
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"
 COMMITS_KEPT_MS = 60 * 60 * 1000  # nobody looks for a commit for longer than some seconds
 NODES_KEPT_MS = 10 * 60 * 1000
@@ -131,7 +133,11 @@ def translate_error(error: BaseException) -> BaseException:
     if not isinstance(error, psycopg.Error):
         return error
     failure: StorageError
-    if is_lost(error):
+    if is_lost(error) and (refusal := REFUSAL.search(str(error))):
+        failure = StorageError(
+            f"The database refuses the connection: {refusal[1]}. Create it, or correct SCRIBEWIRE_DATABASE_URL."
+        )
+    elif is_lost(error):
         failure = StorageAway("the database does not answer; try again")
     elif isinstance(error, errors.DiskFull):
         failure = DiskFull("no space left on the disk of the database")

@@ -5,10 +5,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import AsyncExitStack
 
 import psycopg
 import pytest
 
+from server.commands.serve import write_operator_key
+from server.config import Config
 from server.model.errors import StorageAway, StorageError
 from server.model.jobs import State
 from server.storage.postgres.connections import connect, parameters
@@ -35,6 +38,29 @@ def url():
 async def count(storage: Storage, table: str) -> int:
     (row,) = await storage.database.read(lambda tx: tx.all(f"SELECT count(*) AS n FROM {table}"))
     return int(row["n"])
+
+
+async def test_of_nodes_that_start_together_one_writes_the_operators_key(url, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    async with AsyncExitStack() as stack:
+        starting = []
+        for folder in folders:
+            folder.mkdir()
+            shared = {"SCRIBEWIRE_DATABASE_URL": url, "SCRIBEWIRE_BLOBS": "s3://bucket/place"}
+            config = Config.from_env({**shared, "SCRIBEWIRE_DATA_DIR": str(folder)})
+            storage = open_storage(url, FileBlobs(folder), name=folder.name)
+            stack.push_async_callback(storage.close)
+            starting.append(write_operator_key(storage, config))
+        await asyncio.gather(*starting)
+        assert len(await storage.accounts.accounts()) == 1
+    assert sum((folder / "operator-key").exists() for folder in folders) == 1
+
+
+def test_a_database_that_is_missing_is_named_and_its_password_is_not(url):
+    missing = url.rpartition("/")[0] + "/nowhere"
+    with pytest.raises(StorageError, match='database "nowhere" does not exist') as refused:
+        connect(parameters(missing, name="test"))
+    assert not isinstance(refused.value, StorageAway)
 
 
 # --- connections that are lost ---------------------------------------------------------------------------------------
