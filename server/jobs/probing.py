@@ -76,7 +76,7 @@ class Prober:
         longest_s = plan.audio_s_per_file
         if probe.duration_s is not None and probe.duration_stated and probe.duration_s > longest_s + SLACK_S:
             raise AudioTooLong(
-                f"the audio has {probe.duration_s:.0f} s, the plan takes {longest_s:.0f} s",
+                f"The audio has {probe.duration_s:.0f} s, and the plan takes {longest_s:.0f} s. Send it in parts.",
                 limit_s=longest_s,
                 actual_s=probe.duration_s,
             )

@@ -8,7 +8,9 @@ let key = stored();
 
 export const getKey = () => key;
 
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+/** Whether this page was opened under a name that only the server's own machine has. */
+export const AT_HOME = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+
 let owner = false;
 let asked = null;
 
@@ -22,7 +24,7 @@ export const admitted = () => owner || key !== null;
 export const admission = () => (asked ??= findOwner());
 
 async function findOwner() {
-  if (!LOOPBACK.includes(location.hostname) || !(await serverFacts())?.owner) return;
+  if (!AT_HOME || !(await serverFacts())?.owner) return;
   if (key && (await get("v1/usage", { Authorization: `Bearer ${key}` }))?.status !== 401) return;
   owner = true;
   setKey(null); // the server refuses the one that was stored

@@ -8,12 +8,16 @@ import { Voices } from "./voices.js";
 import { written } from "./words.js";
 
 const PARAGRAPH_S = 1.5; // a pause that starts a new paragraph
+const LONG = 120; // words of a paragraph, after which the next sentence starts another one: a key press lays out one alone
 const MOST = 1000; // changes of one request
 const NAMES_AS = "scribewire.names"; // in localStorage: the speakers that were named, for other jobs
 const MARK_AS = "scribewire.doubt"; // in localStorage: below which probability a word is doubtful
 const EDITS_AS = "scribewire.edits."; // in sessionStorage, by job: what waits to be saved, and what can be taken back
+const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const HELP = "Enter or a click corrects a word, Tab goes to the next doubtful one, Shift and arrows choose several, " +
-  "1 to 9 give them to a speaker, Space plays, Delete removes, Ctrl+Z takes back.";
+  "1 to 9 give them to a speaker, Delete removes, Ctrl+Z takes back. Space plays, and Ctrl+Space while you type; " +
+  "Ctrl and the up or down arrow change the speed. Ctrl+F finds, F3 finds the next. " +
+  "Escape goes to the buttons above the text and back.";
 
 /** Whether an earlier page of this tab left changes of *job* that the server does not have yet. */
 export const unsaved = (job) => Boolean(stored(sessionStorage, EDITS_AS + job)?.waiting.length);
@@ -25,11 +29,13 @@ export class Editor {
   #offer;
   #problem = make("p", { class: "problem", role: "alert", hidden: true });
   #said = make("span", { class: "quiet", role: "status" });
-  #text = make("div", { class: "transcript", role: "region", "aria-label": `Words to correct. ${HELP}` });
+  #text = make("div", { class: "transcript", role: "region", "aria-label": "Words to correct", "aria-describedby": "editor-help" });
   #people = make("div", { class: "row" });
   #offers = make("span");
   #tools = {};
   #units = []; // {first, last, text, element, start, doubt}: what is changed together
+  #drawn = new Map(); // {element, units} of the paragraphs on the page, by what they show
+  #chosen = []; // the units that look chosen, and the one that has the focus
   #speakers = {}; // names by what requests call the speakers
   #revision = 0;
   #at = 0; // the unit that has the focus, and the other end of what is chosen
@@ -45,7 +51,10 @@ export class Editor {
     this.#player = player;
     this.#offer = offer;
     this.#kept = stored(sessionStorage, EDITS_AS + job) ?? { waiting: [], undo: [], redo: [] };
-    box.replaceChildren(this.#problem, this.#toolbar(), this.#finder(), this.#people, make("p", { class: "quiet" }, HELP), this.#text);
+    const help = make("p", { class: "quiet", id: "editor-help" }, HELP);
+    const all = make("div", {}, this.#problem, this.#toolbar(), this.#finder(), this.#people, help, this.#text);
+    box.replaceChildren(all);
+    all.addEventListener("keydown", (event) => this.#anywhere(event), { capture: true });
     this.#text.addEventListener("click", (event) => this.#clicked(event));
     this.#text.addEventListener("keydown", (event) => this.#pressed(event));
   }
@@ -63,15 +72,16 @@ export class Editor {
   #toolbar() {
     const button = (name, work) => make("button", { type: "button", class: "plain", onclick: this.#guard(work) }, name);
     const mark = make("input", { type: "range", min: 0, max: 1, step: 0.05, value: stored(localStorage, MARK_AS) ?? 0.5 });
-    const speed = make("select", {}, [0.5, 0.75, 1, 1.25, 1.5, 2].map((rate) => make("option", { value: rate, selected: rate === 1 }, `${rate} ×`)));
+    const speed = make("select", {}, SPEEDS.map((rate) => make("option", { value: rate, selected: rate === 1 }, `${rate} ×`)));
     mark.addEventListener("input", () => {
       store(localStorage, MARK_AS, Number(mark.value));
       this.#markDoubts();
     });
     speed.addEventListener("change", () => this.#player.speed(Number(speed.value)));
-    this.#tools = { mark, undo: button("Undo", () => this.#back("undo")), redo: button("Redo", () => this.#back("redo")) };
+    this.#tools = { mark, speed, undo: button("Undo", () => this.#back("undo")), redo: button("Redo", () => this.#back("redo")),
+      doubtful: button("Next doubtful word", () => this.#toDoubtful(1)) };
     return make("div", { class: "row", role: "group", "aria-label": "Correcting" },
-      this.#tools.undo, this.#tools.redo, button("Next doubtful word", () => this.#toDoubtful(1)),
+      this.#tools.undo, this.#tools.redo, this.#tools.doubtful,
       make("label", { class: "field" }, "Doubtful below", mark), make("label", { class: "field" }, "Speed", speed),
       this.#said, this.#offers);
   }
@@ -80,8 +90,9 @@ export class Editor {
     const what = make("input", { type: "search", "aria-label": "Find", placeholder: "Find", autocomplete: "off" });
     const by = make("input", { "aria-label": "Replace with", placeholder: "Replace with", autocomplete: "off" });
     const button = (name, work) => make("button", { type: "button", class: "plain", onclick: this.#guard(work) }, name);
+    this.#tools.what = what;
     const form = make("form", { class: "row", role: "search", "aria-label": "Find and replace" }, what, by,
-      button("Next", () => this.#findNext(what.value)),
+      make("button", { class: "plain" }, "Next"), // of the form, so that Enter presses it
       button("Replace all", () => this.#replaceAll(what.value, by.value)));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -104,12 +115,12 @@ export class Editor {
   #draw({ revision, speakers, words }) {
     const focused = this.#text.contains(document.activeElement) && this.#units[this.#at]?.first;
     const typing = this.#open && { ...this.#open, value: this.#open.field.value, place: this.#open.field.selectionStart };
+    if (typing) this.#forget(typing.first, typing.last);
     this.#open = null; // so that the removed field saves nothing
     this.#revision = revision;
     this.#speakers = speakers;
     this.#units = unitsOf(words);
-    this.#text.replaceChildren(...this.#paragraphs());
-    this.#markDoubts();
+    this.#paragraphs();
     this.#player.attend(this.#text);
     this.#showPeople();
     this.#tools.undo.disabled = !this.#kept.undo.length;
@@ -118,29 +129,55 @@ export class Editor {
     else this.#choose(focused === false || focused === undefined ? this.#at : this.#unitOf(focused), { focus: focused !== false });
   }
 
+  /** Show the units in paragraphs. Those that are as before stay: most of a long text does. */
   #paragraphs() {
     const voices = new Voices();
-    let last = null;
-    let content = null;
-    const made = [];
-    for (const unit of this.#units) {
-      if (!last || unit.voice !== last.voice || unit.start - last.end > PARAGRAPH_S) {
-        content = make("span", written(unit.language));
-        made.push(make("p", voices.mark(unit.speaker), unit.name && make("b", { class: "speaker" }, unit.name), content));
-      }
-      content.append(unit.spaced && content.childNodes.length ? " " : "", unit.element);
-      last = unit;
+    const before = this.#drawn;
+    this.#drawn = new Map();
+    this.#units = paragraphsOf(this.#units).flatMap((units) => {
+      const [{ speaker, name, language }] = units;
+      const look = voices.mark(speaker);
+      const shows = JSON.stringify([look, units]);
+      const drawn = before.get(shows) ?? { units, element: this.#paragraph(units, look, name, language) };
+      this.#drawn.set(shows, drawn);
+      return drawn.units;
+    });
+    const made = [...this.#drawn.values()].map(({ element }) => element);
+    const stays = new Set(made);
+    for (const element of [...this.#text.children]) if (!stays.has(element)) element.remove();
+    made.forEach((element, at) => {
+      if (this.#text.children[at] !== element) this.#text.insertBefore(element, this.#text.children[at] ?? null);
+    });
+    if (!made.length) this.#text.replaceChildren(make("p", {}, "There are no words to correct."));
+  }
+
+  /** Draw the paragraphs of these words anew the next time, because what they show is no longer what was loaded. */
+  #forget(first, last) {
+    for (const [shows, { units }] of this.#drawn) {
+      if (units.some((unit) => unit.last >= first && unit.first <= last)) this.#drawn.delete(shows);
     }
-    return made.length ? made : [make("p", {}, "There are no words to correct.")];
+  }
+
+  #paragraph(units, look, name, language) {
+    for (const unit of units) {
+      const { start, end, text, corrected } = unit;
+      const word = { class: `word${corrected ? " corrected" : ""}`, role: "button", "data-start": start, "data-end": end, tabindex: -1 };
+      unit.element = make("span", word, text || "⌫");
+      this.#markDoubt(unit);
+    }
+    const content = units.flatMap(({ spaced, element }, at) => [spaced && at ? " " : "", element]);
+    return make("p", look, name && make("b", { class: "speaker" }, name), make("span", written(language), content));
   }
 
   #markDoubts() {
-    for (const { element, doubt, text, corrected } of this.#units) {
-      const doubtful = doubt < Number(this.#tools.mark.value);
-      element.classList.toggle("doubtful", doubtful);
-      element.setAttribute("aria-label", `${text || "removed"}${doubtful ? ", doubtful" : corrected ? ", corrected" : ""}`);
-    }
+    for (const unit of this.#units) this.#markDoubt(unit);
     this.#tools.mark.setAttribute("aria-valuetext", `${Math.round(this.#tools.mark.value * 100)} percent`);
+  }
+
+  #markDoubt({ element, doubt, text, corrected }) {
+    const doubtful = doubt < Number(this.#tools.mark.value);
+    element.classList.toggle("doubtful", doubtful);
+    element.setAttribute("aria-label", `${text || "removed"}${doubtful ? ", doubtful" : corrected ? ", corrected" : ""}`);
   }
 
   #showPeople() {
@@ -168,14 +205,31 @@ export class Editor {
     this.#at = Math.max(0, Math.min(this.#units.length - 1, to));
     if (!extend) this.#anchor = this.#at;
     const [low, high] = this.#range();
-    this.#units.forEach(({ element }, at) => {
-      element.tabIndex = at === this.#at ? 0 : -1;
-      element.classList.toggle("chosen", low < high && at >= low && at <= high);
-    });
+    for (const { element } of this.#chosen) {
+      element.tabIndex = -1;
+      element.classList.remove("chosen");
+    }
+    this.#chosen = this.#units.slice(low, high + 1);
+    if (low < high) for (const { element } of this.#chosen) element.classList.add("chosen");
+    this.#units[this.#at].element.tabIndex = 0;
     if (focus) this.#units[this.#at].element.focus();
   }
 
   #range = () => [Math.min(this.#at, this.#anchor), Math.min(this.#units.length - 1, Math.max(this.#at, this.#anchor))];
+
+  /** Return the unit that is nearest to the chosen one in the line below, or with *step* -1 above. */
+  #inLine(step) {
+    const box = (at) => this.#units[at]?.element.getBoundingClientRect();
+    const from = box(this.#at);
+    const middle = from.left + from.width / 2;
+    const beside = ({ top, height }) => Math.abs(top - from.top) < height / 2;
+    let at = this.#at;
+    while (box(at) && beside(box(at))) at += step;
+    const line = box(at)?.top;
+    const away = (one) => Math.abs((box(one).left + box(one).right) / 2 - middle);
+    while (box(at + step) && Math.abs(box(at + step).top - line) < from.height / 2 && away(at + step) < away(at)) at += step;
+    return at;
+  }
 
   #clicked({ target, shiftKey }) {
     const at = this.#units.findIndex(({ element }) => element === target.closest(".word"));
@@ -188,16 +242,18 @@ export class Editor {
   #pressed(event) {
     const { key, shiftKey, ctrlKey, metaKey, altKey } = event;
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[key];
-    if (!event.target.matches(".word") || altKey) return;
+    const line = { ArrowDown: 1, ArrowUp: -1 }[key];
+    if (!event.target.matches(".word") || altKey || event.defaultPrevented) return;
     if (ctrlKey || metaKey) {
       const way = { z: shiftKey ? "redo" : "undo", Z: "redo", y: "redo" }[key];
       if (!way) return;
       this.#guard(() => this.#back(way))();
     } else if (step !== undefined) this.#choose(this.#at + step, { extend: shiftKey });
+    else if (line) this.#choose(this.#inLine(line), { extend: shiftKey });
     else if (key === "Tab") {
       if (!this.#toDoubtful(shiftKey ? -1 : 1)) return; // after the last one the focus leaves the text
     } else if (key === "Enter" || key === "F2") this.#edit();
-    else if (key === " ") this.#player.toggle();
+    else if (key === " ") this.#play();
     else if (/^[1-9]$/.test(key)) this.#guard(() => this.#give(Number(key)))();
     else if (key === "Delete" || key === "Backspace") this.#guard(() => this.#replace(...this.#range(), ""))();
     else if (key.length === 1) {
@@ -205,6 +261,42 @@ export class Editor {
       return;
     } else return;
     event.preventDefault();
+  }
+
+  /** Take the keys that work in the whole editor, also while a word is typed over. */
+  #anywhere(event) {
+    const { key, shiftKey, target } = event;
+    const { undo, redo, doubtful } = this.#tools;
+    const ctrl = event.ctrlKey || event.metaKey;
+    const typing = target === this.#open?.field;
+    const faster = { ArrowUp: 1, ArrowDown: -1 }[key];
+    if (ctrl && key === " ") this.#play();
+    else if (ctrl && faster && !target.matches("select")) this.#changeSpeed(faster);
+    else if (ctrl && key === "f") this.#toFind();
+    else if (key === "F3" && !typing) this.#findNext(this.#tools.what.value, shiftKey ? -1 : 1);
+    else if (key === "Escape" && !typing && target.matches(".word")) [undo, redo, doubtful].find((one) => !one.disabled).focus();
+    else if (key === "Escape" && !typing) this.#choose(this.#at);
+    else return;
+    event.preventDefault();
+  }
+
+  #play() {
+    if (!this.#player.toggle()) this.#say("There is no audio here yet. Choose the file first.");
+  }
+
+  #changeSpeed(step) {
+    const { speed } = this.#tools;
+    speed.selectedIndex = Math.max(0, Math.min(SPEEDS.length - 1, speed.selectedIndex + step));
+    this.#player.speed(Number(speed.value));
+    this.#say(`Speed ${speed.value} ×`);
+  }
+
+  /** Go to the field that finds, with what is chosen if these are several words. */
+  #toFind() {
+    const [low, high] = this.#range();
+    if (low < high) this.#tools.what.value = textOf(this.#units.slice(low, high + 1));
+    this.#tools.what.focus();
+    this.#tools.what.select();
   }
 
   /** Go to the next doubtful word, or with *step* -1 to the one before. Returns whether there is one. */
@@ -219,10 +311,12 @@ export class Editor {
     return false;
   }
 
-  #findNext(what) {
+  #findNext(what, step = 1) {
     const ranges = what.trim() ? this.#found(what.trim()) : [];
-    const next = ranges.find(([from]) => from > this.#at) ?? ranges[0];
-    this.#say(ranges.length ? `Found ${ranges.length} times.` : "Not found.");
+    const next = step > 0
+      ? ranges.find(([from]) => from > this.#at) ?? ranges[0]
+      : ranges.findLast(([, to]) => to < this.#range()[0]) ?? ranges.at(-1);
+    this.#say(ranges.length ? `${ranges.indexOf(next) + 1} of ${ranges.length} found.` : "Not found.");
     if (!next) return;
     this.#choose(next[0]);
     this.#choose(next[1], { extend: true });
@@ -278,6 +372,7 @@ export class Editor {
     const before = textOf(units);
     const change = { first: units[0].first, last: units.at(-1).last, text };
     units.forEach(({ element }, at) => { element.textContent = at ? "" : text || "⌫"; }); // until the server has it
+    this.#forget(change.first, change.last);
     this.#offerTerm(termIn(text, before));
     return this.#save({ changes: [change] });
   }
@@ -417,12 +512,20 @@ function unitsOf(words) {
       units.push({ first: index, last, text: word.word, start, end, spaced, speaker, name, language, doubt, corrected, voice: `${channel} ${speaker}` });
     }
   }
-  for (const unit of units) {
-    const { start, end, text, corrected } = unit;
-    const look = `word${corrected ? " corrected" : ""}`;
-    unit.element = make("span", { class: look, role: "button", "data-start": start, "data-end": end, tabindex: -1 }, text || "⌫");
-  }
   return units;
+}
+
+/** Cut the units where the speaker changes, where a pause was, and where a long paragraph has the end of a sentence. */
+function paragraphsOf(units) {
+  const found = [];
+  let last = null;
+  for (const unit of units) {
+    const ended = found.at(-1)?.length >= LONG && (/[.!?…。؟।]$/u.test(last.text) || found.at(-1).length >= 2 * LONG);
+    if (!last || unit.voice !== last.voice || unit.start - last.end > PARAGRAPH_S || ended) found.push([]);
+    found.at(-1).push(unit);
+    last = unit;
+  }
+  return found;
 }
 
 const textOf = (units) => units.map(({ text, spaced }) => (spaced ? " " : "") + text).join("").trim().replaceAll(/\s+/gu, " ");

@@ -1,6 +1,6 @@
 // The dialog for the API key: makes a free one with one click, or takes a pasted one. Views wait here for a key.
 
-import { admission, admitted, ask, getKey, serverFacts, setKey } from "./api.js";
+import { AT_HOME, admission, admitted, ask, getKey, serverFacts, setKey } from "./api.js";
 import { announce, find } from "./dom.js";
 import { counted, inHours, inMinutes } from "./format.js";
 import { DISMISSED, Said, guarded, tell } from "./problems.js";
@@ -21,6 +21,7 @@ export async function needKey() {
 export function askForKey() {
   tell(problem, null);
   pasted.value = "";
+  find("#key-own").hidden = !AT_HOME;
   dialog.showModal();
   showHoldings();
   return new Promise((resolve, reject) => {

@@ -45,6 +45,7 @@ export class Player {
   /** Follow the words in *box* from now on. */
   attend(box) {
     this.#words = [...box.querySelectorAll(".word")];
+    this.#lit?.element.classList.remove("lit");
     this.#lit = null;
     this.#timed = this.#words.map((element) => ({
       start: Number(element.dataset.start), end: Number(element.dataset.end), element,
@@ -66,11 +67,12 @@ export class Player {
     word.scrollIntoView({ block: "center" });
   }
 
-  /** Play, or pause. */
+  /** Play, or pause. Returns whether there is audio. */
   toggle() {
-    if (this.#frame.hidden) return;
+    if (this.#frame.hidden) return false;
     if (this.#video.paused) this.#video.play();
     else this.#video.pause();
+    return true;
   }
 
   speed(rate) {

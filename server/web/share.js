@@ -1,12 +1,11 @@
 // The card with the live link of a session: how long it lasts, who can open it, its QR code and the look of its overlay.
 
-import { base, eventsToken, getKey } from "./api.js";
+import { AT_HOME, base, eventsToken, getKey } from "./api.js";
 import { overlayLink, ownPage } from "./channels.js";
 import { announce, copy, find } from "./dom.js";
 import { guarded } from "./problems.js";
 import { drawQr } from "./qr.js";
 
-const AT_HOME = ["localhost", "127.0.0.1", "[::1]"];
 const card = find("#speak-shared");
 const field = find("#speak-link");
 const problem = find("#speak-problem");
@@ -43,7 +42,8 @@ async function putLink() {
   field.value = find("#speak-open").href = link;
   find("#speak-lasting-field").hidden = find("#speak-channels").hidden = Boolean(channel);
   find("#speak-reach").hidden = reachable;
-  drawQr(find("#speak-qr"), link);
+  find("#speak-qr").toggleAttribute("hidden", !reachable); // a phone cannot open it
+  if (reachable) drawQr(find("#speak-qr"), link);
 }
 
 async function ofSession() {
@@ -58,7 +58,7 @@ function ofChannel({ page_url: page, reachable }) {
 }
 
 /** Whether this page was opened under a name that only this machine has. */
-const isHome = () => AT_HOME.includes(location.hostname) && !getKey()?.startsWith("sw_test_");
+const isHome = () => AT_HOME && !getKey()?.startsWith("sw_test_");
 
 find("#speak-lasting").addEventListener("change", guarded(problem, putLink));
 find("#speak-copy").addEventListener("click", guarded(problem, () => copy(field.value, "Link")));

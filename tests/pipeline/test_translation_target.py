@@ -197,3 +197,30 @@ async def test_a_label_must_be_in_the_answer():
     target.finish()
     await target.run(write)
     assert [one.text for one in happened] == ["mit [PHONE]"]
+
+
+async def test_an_hour_with_silences_of_ten_minutes_is_translated_as_it_is_said():
+    options = TargetOptions(language="de")
+    target, happened = Target(options, Scripted(lambda _, __: 1.0), Backlog("de")), []
+
+    async def write(one: Happened) -> None:
+        happened.append(one)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(target.run(write))
+        for talk in range(6):  # 32 words without a mark, then nothing
+            for at in range(32):
+                said_at = 600 * talk + at / 2
+                word = Word("word", position(said_at), position(said_at + 0.5), 0.9, language="en")
+                await asyncio.sleep(0.5)
+                target.add([NumberedWord(32 * talk + at, word, heard_at=asyncio.get_running_loop().time())])
+            for silent_s in range(584):
+                await asyncio.sleep(1)
+                target.reach(None, position(600 * talk + 16 + silent_s))
+        target.finish()
+    assert numbers(happened) == list(range(6 * 32))
+    assert all(isinstance(one, Translated) for one in happened)
+    assert max(one.lag_s for one in happened) <= 3.5
+    assert [one.unit.start for one in happened if one.unit.first % 32 == 30] == [
+        position(600 * talk + 15) for talk in range(6)
+    ]

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
 import soundfile
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.server.running import Server
-from tests.web.browsing import CLIP, SAID, Page
+from tests.web.browsing import CLIP, NARROW, SAID, Page, with_pause
 
 WORDS = len(SAID.split())
 
@@ -93,6 +94,55 @@ def test_words_are_found_and_replaced_removed_and_given_to_a_named_speaker(page,
     assert "Anna: simple engine across my red apple" in srt(server, key, job)
 
 
+def test_without_a_mouse_lines_finding_speed_and_playing_have_keys(page, key, job):
+    def ctrl(pressed: str) -> None:
+        ActionChains(page.driver).key_down(Keys.CONTROL).send_keys(pressed).key_up(Keys.CONTROL).perform()
+
+    def focused() -> str:
+        return str(page.script("return document.activeElement.textContent || document.activeElement.ariaLabel"))
+
+    page.look(size=NARROW)  # in two lines
+    open_editor(page, key, job)
+    page.press(Keys.ARROW_DOWN)
+    below = focused()
+    assert below in SAID.split()[2:]
+    page.press(Keys.ARROW_UP)
+    assert focused() == SAID.split()[0]
+    ctrl("f")
+    assert focused() == "Find"
+    page.press(*"a", Keys.ENTER)  # across, black, and orange
+    page.until_text("#job-editor [role=status]", "^1 of 3 found")
+    page.press(Keys.F3)
+    assert focused() == "black"
+    page.press(Keys.ESCAPE, Keys.TAB)
+    assert page.script("return !document.activeElement.closest('.transcript')")
+    page.press(Keys.ESCAPE)
+    assert focused() == "black"
+    page.press(Keys.ENTER)
+    ctrl(" ")
+    page.until_text("#job-editor [role=status]", "no audio here yet")
+    page.press(Keys.ESCAPE)
+    ctrl(Keys.ARROW_DOWN)
+    page.until_text("#job-editor [role=status]", "Speed 0.75")
+
+
+def test_a_correction_draws_no_other_paragraph_anew(page, server, key, tmp_path):
+    samples, rate = soundfile.read(str(with_pause(CLIP, tmp_path / "once.wav", pause_s=4)), dtype="int16")
+    soundfile.write(tmp_path / "twice.flac", np.tile(samples, 2), rate)
+    with server.client(key) as client:
+        files = {"file": ("twice.flac", (tmp_path / "twice.flac").read_bytes())}
+        made = client.post("/v1/transcribe", files=files, timeout=120).json()["job_id"]
+    open_editor(page, key, made)
+    page.script("for (const one of document.querySelectorAll('#job-editor .transcript p')) one.same = true")
+    page.press(*"Three", Keys.ENTER)
+    saved(page)
+    page.until_text("#job-editor .transcript", "^Three simple")
+    drawn = "return [...document.querySelectorAll('#job-editor .transcript p')].map((one) => Boolean(one.same))"
+    assert page.script(drawn) == [False, True]
+    with server.client(key) as client:
+        client.delete(f"/v1/jobs/{made}").raise_for_status()
+
+
 def test_the_mark_decides_which_words_are_doubtful(page, key, job):
     open_editor(page, key, job)
     set_mark = "const mark = document.querySelector('#job-editor [type=range]'); mark.value = arguments[0];"
@@ -165,7 +215,7 @@ def test_the_audience_sees_a_live_correction_in_its_place(page, server, key):
         client.post(f"/v1/jobs/{live}/audio", content=samples.tobytes() + bytes(4 * rate))
         token = client.post("/v1/tokens", json={"job_id": live}).json()["token"]
     page.open(f"live/{live}#token={token}")
-    page.until_text("#captions", "One simple engine", max_s=40)
+    page.until(lambda: len(page.all("#captions .final")) > 2, "three final words", max_s=40)
     correct(server, key, live, first=1, last=2, text="plain motor car")
     page.until_text("#captions", "^One plain motor car")
     assert page.all("#captions .final.corrected")

@@ -242,3 +242,23 @@ async def test_a_session_that_nobody_continues_is_translated_to_its_end(translat
     told = of(events, "translation")
     covered = [number for one in told for number in range(one["first"], one["last"] + 1)]
     assert covered == list(range(len(of(events, "word"))))
+
+
+async def test_an_answer_in_another_language_is_shown_as_it_came(caller, translator):
+    translator.behave = lambda text, _count: said(f"не то: {text}")
+    record, events = await speak(caller, translate_to="de", output_formats=["txt"])
+    assert {one["text"].startswith("не то: ") for one in of(events, "translation")} == {True}
+    assert record["status"] == "completed"
+    assert not record["warnings"]
+
+
+async def test_twenty_sessions_into_three_languages_lose_nothing(caller, translator):
+    translator.delay_s = 0.3
+    targets = ["de", "fr", "es"]
+    for record, events in await asyncio.gather(*(speak(caller, translate_to=targets) for _ in range(20))):
+        for target in targets:
+            told = of(events, "translation", target=target)
+            covered = [number for one in told for number in range(one["first"], one["last"] + 1)]
+            assert covered == list(range(len(script_words(SPOKEN))))
+        assert record["status"] == "completed"
+        assert all(one["code"] != "translation_incomplete" for one in record["warnings"])
