@@ -11,6 +11,15 @@ from types import MappingProxyType
 from pipeline.audio import position, seconds
 from pipeline.words import UNNAMED, Chunk, Segment, SpeakerTurn, Word
 
+DOUBT = 0.5
+"""A language that is less probable than this is doubtful."""
+
+MUCH = position(3)
+"""Speech in a doubtful language is worth a warning if there is more of it than this."""
+
+LANGUAGE_DOUBTFUL = "language_doubtful"
+"""The code of that warning."""
+
 
 class SpeakerTimes:
     """Answers who speaks when. The turns must be in order of their starts."""
@@ -153,16 +162,6 @@ def number_speakers(turns: Sequence[SpeakerTurn], segments: Iterable[Segment]) -
     unnamed = dict.fromkeys(speaker for *_, speaker in sorted(order) if speaker.startswith(UNNAMED))
     names = {speaker: f"S{number}" for number, speaker in enumerate(unnamed, start=1)}
     return tuple(replace(turn, speaker=names.get(turn.speaker, turn.speaker)) for turn in turns)
-
-
-DOUBT = 0.5
-"""A language that is less probable than this is doubtful."""
-
-MUCH = position(3)
-"""Speech in a doubtful language is worth a warning if there is more of it than this."""
-
-LANGUAGE_DOUBTFUL = "language_doubtful"
-"""The code of that warning."""
 
 
 def speech_by_language(segments: Iterable[Segment]) -> dict[str, int]:

@@ -248,7 +248,7 @@ class TurnChecks:
 
 
 class TurnEndModel:
-    """The loaded model. It may be used by several threads."""
+    """smart-turn, loaded. It may be used by several threads."""
 
     def __init__(self) -> None:
         """Load the weights, which takes 0.1 s. Raises ModelUnavailable."""
@@ -259,7 +259,7 @@ class TurnEndModel:
         )
         self._input = self._session.get_inputs()[0].name
         bootstrap.prepare()
-        from faster_whisper.feature_extractor import FeatureExtractor  # noqa: PLC0415  after prepare(), as in load.py
+        from faster_whisper.feature_extractor import FeatureExtractor  # noqa: PLC0415  after prepare()
 
         self._features = LogMel(FeatureExtractor(feature_size=_MELS).mel_filters)
 
@@ -275,7 +275,7 @@ class TurnEndModel:
 
 
 class TurnEndDetector:
-    """A TurnEndModel for all sessions of one event loop: it answers one question after the other, on a thread."""
+    """A TurnEndModel for all streams of one event loop: it answers one question after the other, on a thread."""
 
     def __init__(self) -> None:
         """Load the model. Raises ModelUnavailable."""

@@ -23,6 +23,11 @@ REDACTIONS = tuple(LABELS)
 OF_FIGURES = frozenset(REDACTIONS) - {"email"}
 """The kinds that are made of figures."""
 
+FEWEST_FIGURES, MOST_FIGURES = 7, 17
+"""Shorter numbers, such as that of the police, need no redaction and no marks. There are no longer ones."""
+
+MAX_CACHED = 4096
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions:
@@ -63,12 +68,6 @@ class TextSettings:
 
 
 USUAL_SETTINGS = TextSettings()
-
-
-FEWEST_FIGURES, MOST_FIGURES = 7, 17
-"""Shorter numbers, such as that of the police, need no redaction and no marks. There are no longer ones."""
-
-MAX_CACHED = 4096
 
 
 def regions() -> list[str]:

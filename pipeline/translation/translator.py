@@ -24,6 +24,15 @@ from pipeline.text.stage import TextStage
 from pipeline.translation.units import Unit
 from pipeline.words import Segment, join_words
 
+LONGEST_FACTOR, LONGEST_MORE = 3, 30
+"""A translation has at most this many times the columns of its text, and this many more."""
+
+AROUND = 1600
+"""Audio before and after a unit that is transcribed with it, 0.1 s."""
+
+LONGEST = 120 * RATE
+"""The most audio that is kept, however long its words wait for their translations: 4 MB of each channel."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslationRequest:
@@ -65,10 +74,6 @@ class UnusableAnswer(PipelineError):
     """The translator's answer to this text cannot be its translation, or it refused the text."""
 
 
-LONGEST_FACTOR, LONGEST_MORE = 3, 30
-"""A translation has at most this many times the columns of its text, and this many more."""
-
-
 def answer_of(answer: str, request: TranslationRequest) -> str:
     """Return the translation in an *answer*, as one line of text. Raises UnusableAnswer if it cannot be one."""
     text = " ".join(answer.split())
@@ -79,10 +84,6 @@ def answer_of(answer: str, request: TranslationRequest) -> str:
     if missing := [label for label in request.keep if label not in text]:
         raise UnusableAnswer(f"an answer without {', '.join(missing)}")
     return text
-
-
-AROUND = 1600
-"""Audio before and after a unit that is transcribed with it, 0.1 s."""
 
 
 class ListeningTranslator:
@@ -133,10 +134,6 @@ class ListeningTranslator:
         segment = Segment(result.words, result.avg_logprob, result.no_speech_prob)
         segments = rewriter.rewrite([segment], language=None, reached=0)
         return join_words(word for one in [*segments, *rewriter.flush()] for word in one.words)
-
-
-LONGEST = 120 * RATE
-"""The most audio that is kept, however long its words wait for their translations: 4 MB of each channel."""
 
 
 def needed_from(settled: int, begins: int | None) -> int:
