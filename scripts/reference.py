@@ -168,7 +168,7 @@ def close_codes() -> str:
 
 
 def headers() -> str:
-    return ", ".join(f"`{name.strip()}`" for name in EXPOSING["Access-Control-Expose-Headers"].split(","))
+    return _wrapped(name.strip() for name in EXPOSING["Access-Control-Expose-Headers"].split(","))
 
 
 def limits() -> str:
@@ -220,7 +220,11 @@ def errors() -> str:
 
 
 def job_errors() -> str:
-    return textwrap.fill(", ".join(f"`{code}`" for code in JOB_CODES), 120, break_long_words=False)
+    return _wrapped(JOB_CODES)
+
+
+def _wrapped(names: Iterable[str]) -> str:
+    return textwrap.fill(", ".join(f"`{name}`" for name in names), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def tables(openapi: Mapping[str, Any]) -> dict[str, str]:

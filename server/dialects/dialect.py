@@ -67,7 +67,7 @@ async def answer_finished(
         if over.state is not State.COMPLETED:
             raise unsuccessful(over)
         if not over.shows_results(asked_at):
-            raise Problem("output_not_found", "the result was handed over before, and then erased")
+            raise Problem("output_not_found", "The result was delivered before, and then erased. Send the audio again.")
         response = await make(over)
         response.headers.update(warning_headers(over.warnings))
         return response
@@ -78,7 +78,7 @@ async def answer_finished(
 def unsuccessful(job: Job) -> Problem:
     """The reason why there is no transcript."""
     if not job.terminal:
-        return Problem("unfinished", f"the job goes on; look at /v1/jobs/{job.id}")
+        return Problem("unfinished", f"The job goes on. Look at /v1/jobs/{job.id}.")
     if job.error is None:
         return Problem("job_not_completed", f"the job is {job.state}")
     code = job.error.code

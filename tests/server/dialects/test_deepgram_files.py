@@ -165,5 +165,5 @@ def test_a_grant_that_has_expired_or_was_changed_is_refused():
         read_credential(keys, GRANT, grant, now_s=1000)
     client_secret = make_credential(keys, CLIENT_SECRET, key_hash=b"hash", said="{}", expires_s=1000)
     for wrong in (grant[:-1], "gt_", client_secret.replace("ek_", "gt_")):
-        with pytest.raises(Refused, match="this is no"):
+        with pytest.raises(Refused, match="This is no"):
             read_credential(keys, GRANT, wrong, now_s=0)

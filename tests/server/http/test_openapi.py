@@ -52,6 +52,7 @@ PROMISED = {
     "/v1/listen": {"post"},
     "/v1/auth/grant": {"post"},
     "/v1/realtime/client_secrets": {"post"},
+    "/v1/realtime/translations/client_secrets": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
     "/openapi.json": {"get"},
