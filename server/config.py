@@ -194,7 +194,9 @@ class Config:
         "webhooks and deletes old data",
     )
     node: str | None = _variable(
-        "", _optional_text, "name of this node in leases; empty: the host's with a random suffix"
+        "",
+        _optional_text,
+        "name of this node in logs and in its claims on jobs; empty: the host's with a random suffix",
     )  # None: the host's name and a random suffix
     disk_reserve_mib: int = _variable(
         "1024", _whole(0, 2**30), "free disk space that uploads and downloads leave to the database and to outputs, MiB"

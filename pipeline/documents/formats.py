@@ -38,11 +38,13 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """One kind of output file."""
+    """One kind of output file. *is_text*: else it is in answers as Base64. *translated*: translations have it, too."""
 
     media_type: str
     extension: str
     render: Callable[[Transcript, Heading], bytes]
+    is_text: bool = True
+    translated: bool = False
 
 
 def service_v1(transcript: Transcript, heading: Heading) -> bytes:
@@ -250,20 +252,28 @@ OUTPUT_FORMATS: Mapping[str, OutputFormat] = MappingProxyType(
     {
         "json": OutputFormat("application/json", "json", service_v1),
         "srt": OutputFormat(
-            "application/x-subrip; charset=utf-8", "srt", lambda transcript, heading: srt(transcript, heading.subtitles)
+            "application/x-subrip; charset=utf-8",
+            "srt",
+            lambda transcript, heading: srt(transcript, heading.subtitles),
+            translated=True,
         ),
         "vtt": OutputFormat(
-            "text/vtt; charset=utf-8", "vtt", lambda transcript, heading: vtt(transcript, heading.subtitles)
+            "text/vtt; charset=utf-8",
+            "vtt",
+            lambda transcript, heading: vtt(transcript, heading.subtitles),
+            translated=True,
         ),
         "txt": OutputFormat(
             "text/plain; charset=utf-8",
             "txt",
             lambda transcript, heading: txt(transcript, paragraphs=heading.paragraphs),
+            translated=True,
         ),
         "docx": OutputFormat(
             "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
             "docx",
             lambda transcript, _heading: docx(transcript.segments, language=transcript.language),
+            is_text=False,
         ),
     }
 )

@@ -19,7 +19,6 @@ from pipeline.timeline import Translation
 from pipeline.transcription import Transcription
 from pipeline.words import Segment, Transcript, Word
 
-TRANSLATED_FORMATS = ("srt", "vtt", "txt")
 _WORD = regex.compile(r"\s*\S+")
 _SIGN = regex.compile(r"\s*(?:[\p{Latin}\p{N}]+|\X)\p{P}*")  # of scripts without spaces: a sign with what ends it
 
@@ -27,7 +26,7 @@ _SIGN = regex.compile(r"\s*(?:[\p{Latin}\p{N}]+|\X)\p{P}*")  # of scripts withou
 def translated_outputs(formats: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the requested files of translations, such as srt.de."""
     targets = tuple(targets)
-    return tuple(f"{name}.{target}" for name in formats if name in TRANSLATED_FORMATS for target in targets)
+    return tuple(f"{name}.{target}" for name in formats if OUTPUT_FORMATS[name].translated for target in targets)
 
 
 def output_format(name: str) -> tuple[OutputFormat, str | None]:

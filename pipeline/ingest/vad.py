@@ -129,7 +129,7 @@ class VadStream:
         return found
 
     def inputs_of(self, windows: Windows, levels: Sequence[float]) -> Samples:
-        """Return what the model takes of the next windows, which have these *levels*: each behind its context."""
+        """Return what the model takes of the next windows, which have these *levels*: each after its context."""
         seen = np.empty((len(windows), CONTEXT + WINDOW), np.float32)
         seen[:, CONTEXT:] = self._gain(windows, levels)
         if len(windows):

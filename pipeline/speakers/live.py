@@ -266,7 +266,7 @@ class ChannelVoices:
         self._first = -(-origin // STEP)  # the first frame of the samples
         self._received = origin
         self._analysed_to = -(-origin // SECOND) * SECOND  # where the last window ends
-        self._clustered = 0  # the length of what was heard when the voices were found
+        self._clustered = 0  # the length of what was analysed when the voices were found
         self._voices: Array | None = None  # (voices, SIZE)
         self._names: dict[int, str] = {}  # by voice, until all is clustered anew
         self._turns: list[SpeakerTurn] = []  # the speaker is the number of the voice

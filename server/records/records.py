@@ -14,6 +14,7 @@ from pipeline.attribution import segments_in_time
 from pipeline.corrections import Correcting, corrected_chunks, people_segments
 from pipeline.documents.formats import language_objects, search_members, word_object
 from pipeline.documents.service_v1 import SCHEMA, Speaker
+from pipeline.documents.translated import output_format
 from pipeline.text.options import NO_CHANGES, TextOptions
 from pipeline.timeline import unpack
 from pipeline.transcription import Transcription
@@ -206,7 +207,7 @@ class Records:
 
 
 def _as_text(name: str, content: bytes) -> str:
-    return base64.b64encode(content).decode() if name.startswith("docx") else content.decode()
+    return content.decode() if output_format(name)[0].is_text else base64.b64encode(content).decode()
 
 
 def _notice(job: Job, shown: answers.Job, more: Mapping[str, Any], event: str | None = None) -> answers.Notice:

@@ -183,7 +183,11 @@ async function apart() {
 /** Correct the words in place of reading them, or show them again as they are now. */
 async function correct() {
   const open = find("#job-editor").hidden;
-  if (!open) return showJob(shown.job_id);
+  if (!open) {
+    await showJob(shown.job_id);
+    find("#job-correct").focus(); // the focus was lost with what this view hid
+    return;
+  }
   for (const part of ["#job-transcript", "#job-find", "#job-speakers", "#job-price"]) find(part).hidden = true;
   find("#job-editor").hidden = false;
   find("#job-correct").setAttribute("aria-pressed", true);

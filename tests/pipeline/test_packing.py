@@ -1,4 +1,4 @@
-"""Tests of packing.py: decode jobs contain all speech, in order, within their limits."""
+"""Tests of Packer: decode jobs contain all speech, in order, within their limits."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Tests of pcm.py: every encoding of raw audio, in pieces of any size."""
+"""Tests of PcmDecoder: every encoding of raw audio, in pieces of any size."""
 
 from itertools import pairwise
 from typing import Any

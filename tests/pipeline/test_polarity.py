@@ -1,4 +1,4 @@
-"""Tests of polarity.py: opposite channels are heard, in files and raw audio, and usual stereo stays as it is."""
+"""Tests of Polarity: opposite channels are kept, in files and raw audio, and usual stereo stays as it is."""
 
 import io
 from itertools import pairwise

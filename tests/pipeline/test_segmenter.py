@@ -1,4 +1,4 @@
-"""Tests of segmenter.py: spans of speech begin and end where the probabilities say."""
+"""Tests of Segmenter: spans of speech begin and end where the probabilities say."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -74,6 +74,7 @@ def test_a_word_is_corrected_and_taken_back_by_keyboard_alone(page, server, key,
     page.until_text("#job-editor .transcript", re.escape(corrected))
     page.click("#job-correct")
     page.until_text("#job-transcript", re.escape(corrected))
+    page.until(lambda: page.script("return document.activeElement.id") == "job-correct", "the focus where it was")
 
 
 def test_words_are_found_and_replaced_removed_and_given_to_a_named_speaker(page, server, key, job):

@@ -49,7 +49,7 @@ def test_it_tells_the_level_the_copies_and_what_would_be_left_out(tmp_path):
     assert all(warning["message"] for warning in found["warnings"])
 
 
-@pytest.mark.parametrize(("content", "says"), [(None, "There is no such file."), (b"x" * 999, "no known audio format")])
+@pytest.mark.parametrize(("content", "says"), [(None, "There is no such file."), (b"?" * 999, "no known audio format")])
 def test_what_cannot_be_inspected_is_one_sentence(tmp_path, content, says):
     path = tmp_path / "file"
     if content is not None:
