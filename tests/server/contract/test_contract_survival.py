@@ -43,7 +43,7 @@ def the_same(record: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.timeout(240)
 def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_same(tmp_path):
-    audio = long_recording(4)
+    audio = long_recording(2)
     server = Server(tmp_path / "data").start()
     key = server.new_key("pro")
     with receiver() as hook:
@@ -71,7 +71,7 @@ def test_a_job_whose_server_is_killed_resumes_at_its_last_chunk_and_says_the_sam
 
 
 def test_a_server_that_stops_hands_its_job_back_without_counting_the_attempt(tmp_path):
-    audio = long_recording(4)
+    audio = long_recording(2)
     server = Server(tmp_path / "data").start()
     key = server.new_key("pro")
     try:
@@ -119,7 +119,7 @@ def documents(client: httpx.Client, job_id: str) -> dict[str, Any]:
 
 def test_a_job_whose_worker_is_killed_gets_the_same_speakers_from_another_worker(tmp_path):
     recording = io.BytesIO()
-    soundfile.write(recording, np.tile(conversation(*THREE)[0], 10), RATE, format="FLAC")
+    soundfile.write(recording, np.tile(conversation(*THREE)[0], 6), RATE, format="FLAC")
     speakers = {"diarize": "true", "output_formats": "json,vtt"}
     with run_server(tmp_path / "data", program="tests.server.voiced_server", ENGINE="scripted", WORKERS="0") as server:
         client = server.client(server.new_key("enterprise"))
