@@ -151,7 +151,7 @@ class Correcting:
             change: Change
             match request:
                 case TextRequest(first=first, last=last, text=text):
-                    if (wider := self._reaching_over(first, last)) is not None:
+                    if (wider := self._partial_overlap(first, last)) is not None:
                         raise ChangeRefused(
                             index, f"Words {wider[0]} to {wider[1]} were changed together: cover them all."
                         )
@@ -182,7 +182,7 @@ class Correcting:
         if self.label_of(speaker) not in {self.label_of(one) for one in known}:
             raise ChangeRefused(index, f"Nobody is called {speaker!r}; speakers are {', '.join(known) or 'not known'}.")
 
-    def _reaching_over(self, first: int, last: int) -> tuple[int, int] | None:
+    def _partial_overlap(self, first: int, last: int) -> tuple[int, int] | None:
         """An earlier changed range that is neither within *first* to *last* nor apart from it."""
         over = (
             (start, end)
@@ -215,7 +215,7 @@ NEAR = 16
 """How many words around a change are read with it, to find what must be hidden."""
 
 
-def standing(corrections: Sequence[Correction]) -> list[Correction]:
+def effective_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     """Return the corrections that count: those that nobody took back, or whose taking back was taken back."""
     gone: set[int] = set()  # later revisions decide first
     for one in reversed(corrections):
@@ -234,15 +234,15 @@ def reverted(
     by_revision = {one.revision: one for one in corrections}
     gone = {one.reverts for one in corrections if one.reverts is not None}
     target = by_revision.get(revision)
-    if target is None or revision in gone - {one.revision for one in standing(corrections)}:
+    if target is None or revision in gone - {one.revision for one in effective_corrections(corrections)}:
         raise RevertRefused(f"There is no revision {revision} that could be taken back.")
     while target.reverts is not None:  # what it took back comes again
         target = by_revision[target.reverts]
-    for other in standing(corrections):
+    for other in effective_corrections(corrections):
         if other.revision > revision and any(_meet(a, b) for a in target.changes for b in other.changes):
             raise RevertRefused(f"Revision {other.revision} lies over it: take that one back first.")
     without = Correction(len(corrections) + 1, "", (), revision)
-    rest = Correcting(said, labels, standing([*corrections, without]))
+    rest = Correcting(said, labels, effective_corrections([*corrections, without]))
     return tuple(change for one in target.changes for change in _restored(one, rest))
 
 

@@ -25,8 +25,8 @@ from server.config import Config
 from server.dialects.dialect import Dialect
 from server.dialects.registered import DIALECTS
 from server.engines import OfferWatch, ServedModels, learn_targets, unload_idle
-from server.http.addresses import AddressCounters
 from server.http.bodies import Uploads
+from server.http.client_addresses import AddressCounters
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Operation, Resource, not_found
 from server.jobs.acceptance import Acceptance

@@ -18,7 +18,7 @@ from pipeline.documents.cues import USUAL_SHAPE, Cue, SubtitleShape, cues, end_b
 from pipeline.documents.paragraphs import Paragraph, paragraph_objects, paragraphs_of
 from pipeline.documents.service_v1 import SCHEMA
 from pipeline.languages import columns, kept_right_to_left, reads_right_to_left
-from pipeline.text.wording import units_of
+from pipeline.text.phrase_replacement import units_of
 from pipeline.words import Segment, SpeakerTurn, Transcript, Word, join_words, speaker_members, words_in_time
 
 

@@ -116,7 +116,7 @@ def recording(
 def _opened(
     source: ByteSource, limits: DecodeLimits, ledger: Ledger, *, live: bool, **how: Any
 ) -> Iterator[tuple[Iterator[OpenContainer], OpenContainer]]:
-    """Open the first container. Yields all that follow it, and it. *how*: as opened_container() takes it."""
+    """Open the first container. Yields the ones that follow, and the first. *how*: as opened_container() takes it."""
     with closing(_containers(source, limits, ledger, live=live, **how)) as containers:
         try:
             yield containers, next(containers)

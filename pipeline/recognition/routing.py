@@ -121,7 +121,7 @@ class LanguageRouter:
             return replace(result, language_probability=1.0)
         if _is_detected(asked) and not asked.final:
             return result
-        spans = parted(asked, utterances(asked), result.words)
+        spans = cut_at_languages(asked, utterances(asked), result.words)
         if asked.turn is not None:
             return await caller.check_live(asked, spans, result, allowed)
         if all(_is_sure(asked, span, words_in(span, spans, result.words)) for span in spans):
@@ -242,7 +242,7 @@ class _Caller:
         If it is the language of the whole, the whole is transcribed at once. *known* is an answer for the whole in some
         language.
         """
-        spans = parted(request, utterances(request), known.words if known is not None else ())
+        spans = cut_at_languages(request, utterances(request), known.words if known is not None else ())
         shares = [await self.detect(request, span, allowed) for span in spans]
         neighbour = _most_spoken(spans, shares, request.before)
         chosen = [
@@ -383,7 +383,9 @@ def utterances(request: DecodeRequest) -> list[tuple[int, int]]:
     return spans
 
 
-def parted(request: DecodeRequest, spans: Sequence[tuple[int, int]], words: Sequence[Word]) -> list[tuple[int, int]]:
+def cut_at_languages(
+    request: DecodeRequest, spans: Sequence[tuple[int, int]], words: Sequence[Word]
+) -> list[tuple[int, int]]:
     """Return the *spans*, each cut where its *words* in an assumed language are sure before and improbable after.
 
     There somebody goes on in another language without a pause.
@@ -421,7 +423,7 @@ def words_in(span: tuple[int, int], spans: Sequence[tuple[int, int]], words: Seq
 def surety(words: Sequence[Word]) -> float:
     """Return the mean probability of *words*; 0 if there are none.
 
-    What is said again counts once: a model that makes a loop out of another language is sure of its rounds.
+    What is said again counts once: a model that makes a loop out of another language is confident in its repetitions.
     """
     said: dict[str, float] = {}
     for word in words:

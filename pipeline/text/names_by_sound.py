@@ -25,7 +25,7 @@ from pathlib import Path
 from jellyfish import levenshtein_distance, metaphone
 
 from pipeline.text.figures import PAUSE, bare
-from pipeline.text.wording import as_one
+from pipeline.text.phrase_replacement import as_one
 from pipeline.words import Word
 
 ENGLISH = "en"

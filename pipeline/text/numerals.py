@@ -15,7 +15,7 @@ from text_to_num import find_numbers
 from pipeline.text.figures import LEAST_ORDINAL, Reader, Token, WordRun, bare
 from pipeline.text.languages import Vocabulary
 from pipeline.text.options import format_phone
-from pipeline.text.wording import as_one
+from pipeline.text.phrase_replacement import as_one
 from pipeline.words import Word
 
 COUNTED = "".join(map(str, range(1, 21)))  # people who count are not saying a telephone number

@@ -27,9 +27,9 @@ from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.names_by_sound import NameSpeller
 from pipeline.text.numerals import with_numerals
 from pipeline.text.options import LABELS, USUAL_SETTINGS, TextOptions, TextSettings
+from pipeline.text.phrase_replacement import Replacer
 from pipeline.text.profanity import swear_words, without_profanity
 from pipeline.text.redaction import NEAR, NO_GROUPS, Redactor, Span
-from pipeline.text.wording import Replacer
 from pipeline.words import Word
 
 SCRIPTS = ("Hans", "Hant")

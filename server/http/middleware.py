@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.http.addresses import PAUSE_S, AddressCounters, ConnectionUse
+from server.http.client_addresses import PAUSE_S, AddressCounters, ConnectionUse
 from server.http.operation import problem_response
 from server.http.problems import Problem
 from server.logs import log, path_for_log

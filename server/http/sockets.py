@@ -17,7 +17,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.frames import Frame, Opcode
 
-from server.http.addresses import PAUSE_S, IdleReport
+from server.http.client_addresses import PAUSE_S, IdleReport
 from server.http.operation import ErrorShape, problem_response
 from server.http.problems import CODES, UNDECODABLE, Problem, problem_of
 from server.logs import log, path_for_log

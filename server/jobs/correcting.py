@@ -132,7 +132,7 @@ class Corrections:
         )
         return redaction_of(job.order.text, self.text, language)
 
-    async def listed(self, job: Job, *, after: int, limit: int) -> list[tuple[Correction, int]]:
+    async def list_corrections(self, job: Job, *, after: int, limit: int) -> list[tuple[Correction, int]]:
         """Return corrections after revision *after*, each with when it was made."""
         return await self.storage.timelines.corrections(job.id, after=after, limit=limit)
 

@@ -30,7 +30,7 @@ from server.model.jobs import Artifact, Job, Outcome, State
 from server.model.orders import Order
 from server.storage.ports import BlobStore
 from server.storage.sql.jobs import JobStore
-from server.storage.sql.leases import Corrected
+from server.storage.sql.leases import TranscriptChanged
 from server.storage.sql.storage import Storage
 from server.translation.translations import INCOMPLETE, translated_characters, untranslated, written_language
 from server.waiting import set_within
@@ -90,7 +90,7 @@ class Finisher:
             try:
                 job = await held.finish(outcome)
                 break
-            except Corrected:  # by somebody, in this moment
+            except TranscriptChanged:  # by somebody, in this moment
                 assert outcome.again is not None, "a job without words cannot be corrected"
                 outcome = await outcome.again()
         report_end(job, self.metrics)

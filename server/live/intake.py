@@ -62,17 +62,17 @@ def bytes_up_to(position: int, live: LiveOptions) -> int:
 
 
 def intake_of(
-    order: Order, isolation: Isolation, *, position: int, part: MemoryClaim | None, vad: Vad | None = None
+    order: Order, isolation: Isolation, *, position: int, decoder_memory: MemoryClaim | None, vad: Vad | None = None
 ) -> Intake:
     """Make the intake of a live session.
 
     *position*: where raw audio continues, in 16 kHz samples.
     *vad*: finds out when somebody speaks in the centre of surround sound, or on which of several tracks.
-    *part*: the memory of a container's decoder. close() or the end of items() releases it.
+    *decoder_memory*: the memory of a container's decoder. close() or the end of items() releases it.
     """
     assert order.live is not None
     if order.live.encoding == CONTAINER:
-        return ContainerIntake(order, isolation, part=part, vad=vad)
+        return ContainerIntake(order, isolation, decoder_memory=decoder_memory, vad=vad)
     return RawIntake(order.live, received_bytes=bytes_up_to(position, order.live), separate=order.separate)
 
 
@@ -109,12 +109,12 @@ class ContainerIntake:
     """One thread writes into the decoder's pipe, another reads its output; both pause when the session does."""
 
     def __init__(
-        self, order: Order, isolation: Isolation, *, part: MemoryClaim | None = None, vad: Vad | None = None
+        self, order: Order, isolation: Isolation, *, decoder_memory: MemoryClaim | None = None, vad: Vad | None = None
     ) -> None:
         assert order.live is not None
         self._order = order
         self._separate = order.live.channels if order.separate else None  # channels or tracks
-        self._part = part
+        self._decoder_memory = decoder_memory
         self._vad = vad
         self._isolation = isolation
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="live")  # to write, to read, and to kill the decoder
@@ -145,11 +145,11 @@ class ContainerIntake:
 
     async def items(self) -> AsyncIterator[Samples | str]:
         stack = ExitStack()
-        part, self._part = self._part, None
+        decoder_memory, self._decoder_memory = self._decoder_memory, None
         track = self._order.track
         unmixed = self._vad is not None and track not in ALL_TRACKS
         decoding = self._isolation.live(
-            DecodeLimits(), separate=self._separate, unmixed=unmixed, memory=part, track=track
+            DecodeLimits(), separate=self._separate, unmixed=unmixed, memory=decoder_memory, track=track
         )
         opening = self._threads.submit(stack.enter_context, decoding)
         try:
@@ -162,12 +162,12 @@ class ContainerIntake:
         finally:
             self._decoding = None
             self._opened.set()
-            self._threads.submit(self._close, stack, opening, part)
+            self._threads.submit(self._close, stack, opening, decoder_memory)
             self._threads.shutdown(wait=False)
 
     def close(self) -> None:
-        if self._part is not None:
-            self._part.release()
+        if self._decoder_memory is not None:
+            self._decoder_memory.release()
 
     def _heard(self, decoding: LiveDecoding) -> Iterator[Samples | str]:
         """Yield the samples of what is ordered, and notes for readers. It runs on a thread."""
@@ -194,10 +194,10 @@ class ContainerIntake:
             await asyncio.shield(asyncio.wrap_future(self._feeding))
             self._feeding = None
 
-    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", part: MemoryClaim | None) -> None:
+    def _close(self, stack: ExitStack, opening: "Future[LiveDecoding]", decoder_memory: MemoryClaim | None) -> None:
         """Kill the decoder, and close its pipes once no thread uses them."""
-        if part is not None:
-            stack.callback(part.release)  # also if the decoder was never opened
+        if decoder_memory is not None:
+            stack.callback(decoder_memory.release)  # also if the decoder was never opened
         with stack:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().kill()

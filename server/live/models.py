@@ -50,7 +50,7 @@ class LiveModels:
     turn_ends: TurnEndDetector | None = None  # None: turns end by silence alone
 
     def model_for(self, order: Order) -> str:
-        """The model of most of a session with this order: the one that it names, or that of its language."""
+        """The main model of a session: the one that its request names, or that of its language."""
         return order.model or self.models.name_for(order.language or self.models.first)
 
     @property
@@ -63,7 +63,7 @@ class LiveModels:
         """Whether sessions may order speaker labels."""
         return self.speakers is not None or self.engine == SCRIPTED
 
-    def hears_speakers(self, order: Order) -> bool:
+    def diarizes_by_voice(self, order: Order) -> bool:
         """Whether a session with this order tells its speakers apart by voice."""
         return order.diarize and self.speakers is not None
 

@@ -103,14 +103,14 @@ class LiveSession:
         plan: Plan,
         speakers: LiveSpeakers | None,
         speaker_store: SpeakerStore | None,
-        part: MemoryClaim | None,
+        decoder_memory: MemoryClaim | None,
         translation: Translators,
     ) -> None:
         """Continue at the end of *past*, which must have no open words.
 
         *speakers*: None without speaker labels.
         *speaker_store*: None unless voices decide the labels.
-        *part*: the memory of a container's decoder. None for raw audio.
+        *decoder_memory*: None for raw audio.
         """
         self.job = held.job
         assert self.job.order.live is not None
@@ -151,7 +151,9 @@ class LiveSession:
         self._ends_at = self.began + self._max_s - (held.claimed_at - self.job.created_at) / 1000
         self._renew_at = time.monotonic() + rules.renew_s
         vad = None if self._models.vad is None else self._models.vad.detector
-        self._intake = intake_of(self.job.order, parts.isolation, position=self._heard, part=part, vad=vad)
+        self._intake = intake_of(
+            self.job.order, parts.isolation, position=self._heard, decoder_memory=decoder_memory, vad=vad
+        )
         self._seat: Seat | None = None
         self._vacant = asyncio.Event()
         self._taking = False
@@ -160,7 +162,7 @@ class LiveSession:
     def _make_translations(
         self, past: Transcription, translation: Translators
     ) -> tuple[Translations | None, KeptAudio | None]:
-        """What translates the session's words, and the audio that a translator needs which listens."""
+        """What translates the session's words, and the audio that is kept if translators need it."""
         order = self.job.order
         if not order.translate_to:
             return None, None

@@ -167,12 +167,12 @@ class SessionRegistry:
     async def _start(self, job: Job) -> LiveSession:
         if job.order.diarize and not self._parts.engines[job.environment].labels_speakers:
             raise self._full(f"This node cannot tell speakers apart: {NOT_INSTALLED}.")
-        part = await self._claim_memory(job)
+        decoder_memory = await self._claim_memory(job)
         try:
-            return await self._begin(job, part)
+            return await self._begin(job, decoder_memory)
         except BaseException:
-            if part is not None:
-                part.release()
+            if decoder_memory is not None:
+                decoder_memory.release()
             raise
 
     async def _claim_memory(self, job: Job) -> MemoryClaim | None:
@@ -186,7 +186,7 @@ class SessionRegistry:
         except DecodersBusy as error:
             raise self._full(str(error)) from None
 
-    async def _begin(self, job: Job, part: MemoryClaim | None) -> LiveSession:
+    async def _begin(self, job: Job, decoder_memory: MemoryClaim | None) -> LiveSession:
         held = await self._claim(job) or await self._claim_from_elsewhere(job)
         if held is None:
             now = await self._parts.storage.jobs.get(job.id)
@@ -199,13 +199,13 @@ class SessionRegistry:
         if past.turns is not None or (job.order.live.encoding == CONTAINER and past.place.begun):
             await self._complete(held, past)
             raise finished_refusal()
-        live = await self._session(held, past, part)
+        live = await self._session(held, past, decoder_memory)
         self._lives[job.id] = live
         assert self._tasks is not None
         self._tasks.create_task(self._live(live), name=f"live session {job.id}")
         return live
 
-    async def _session(self, held: HeldLease, past: Transcription, part: MemoryClaim | None) -> LiveSession:
+    async def _session(self, held: HeldLease, past: Transcription, decoder_memory: MemoryClaim | None) -> LiveSession:
         parts, job = self._parts, held.job
         engine = parts.engines[job.environment]
         session = engine.stream(job.order, tenant=job.account, starts=starts(past.place, job.order))
@@ -220,13 +220,13 @@ class SessionRegistry:
             plan=await parts.plans.of_job(job),
             speakers=speakers,
             speaker_store=store,
-            part=part,
+            decoder_memory=decoder_memory,
             translation=parts.translations[job.environment],
         )
 
     def _speaker_store(self, held: HeldLease) -> SpeakerStore | None:
         """Make the store of a session whose speakers are labelled by voice; None for others."""
-        hears = self._parts.engines[held.job.environment].hears_speakers(held.job.order)
+        hears = self._parts.engines[held.job.environment].diarizes_by_voice(held.job.order)
         return SpeakerStore(held, self._parts.storage.blobs) if hears else None
 
     async def _speakers(self, held: HeldLease, past: Transcription, store: SpeakerStore | None) -> LiveSpeakers:
@@ -313,7 +313,7 @@ class SessionRegistry:
         await self._finisher.complete(held, recognised)
 
     async def _translate_rest(self, held: HeldLease, past: Transcription) -> None:
-        """Translate what the process that died did not. Its audio is gone: a translator that listens gives it up."""
+        """Translate what the process that died did not. Its audio is gone, so translators that need audio skip it."""
         job, translation = held.job, self._parts.translations[held.job.environment]
         patient = replace(translation, wait_s=min(translation.wait_s, STALE_TRANSLATION_S))
         targets = patient.targets(job.order, tenant=job.account, past=past)

@@ -7,8 +7,8 @@ from typing import Any
 from pipeline.languages import NamedLanguage, language_named, unknown_language
 from pipeline.text.languages import NUMERAL_LANGUAGES
 from pipeline.text.options import REDACTIONS, TextOptions, regions
+from pipeline.text.phrase_replacement import units_of
 from pipeline.text.stage import MAX_HELD_WORDS
-from pipeline.text.wording import units_of
 from server.model import bounds
 from server.model.offers import Offer
 from server.parsing.members import (

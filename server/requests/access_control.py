@@ -16,7 +16,7 @@ from server.accounts.limits import DAY_S, MONTH_S, Failures, Limits, month_of
 from server.accounts.signed import GRANT, read_credential
 from server.clock import now_ms
 from server.config import LOOPBACK, Config
-from server.http.addresses import address_of, check_account
+from server.http.client_addresses import address_of, check_account
 from server.http.headers import idempotency_key, limit_headers
 from server.http.operation import Auth, Caller, Operation
 from server.http.problems import Problem

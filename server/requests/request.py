@@ -20,8 +20,8 @@ from server.accounts.limits import Limits
 from server.accounts.signed import Scope, check_token, token_expired
 from server.clock import now_ms, parse_iso
 from server.config import Config
-from server.http.addresses import check_account
 from server.http.bodies import Uploads
+from server.http.client_addresses import check_account
 from server.http.operation import Caller, Operation, Parameter
 from server.http.problems import UNDECODABLE, Problem
 from server.jobs.acceptance import Acceptance

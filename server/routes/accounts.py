@@ -12,8 +12,8 @@ from server.accounts.keys import Issued, issue_key, issue_webhook_secret, open_a
 from server.accounts.limits import Calendar, day_of, month_of
 from server.accounts.signed import Scope, make_token, repeatable_chance
 from server.clock import iso, iso_or_none, now_ms
-from server.http.addresses import anonymous_subject
 from server.http.bodies import body_of, json_object
+from server.http.client_addresses import anonymous_subject
 from server.http.openapi import ref
 from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, json_body, json_response
 from server.http.problems import Problem

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from server.accounts.keys import fresh_id
 from server.accounts.signed import check_channel_token
 from server.clock import now_ms
-from server.http.addresses import IdleReport, check_account
 from server.http.bodies import body_of, json_object
+from server.http.client_addresses import IdleReport, check_account
 from server.http.openapi import ref
 from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_body, json_response
 from server.http.streamed import KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Streamed, event, retry

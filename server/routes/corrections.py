@@ -143,7 +143,7 @@ class CorrectionRoutes(RouteGroup):
         limit = query_number(request, "limit", least=1, most=100) or 20
         cursor, owner = request.query_params.get("cursor"), f"corrections of {job.id}"
         after = 0 if cursor is None else read_cursor(self.parts.keys, cursor, owner=owner)[0]
-        rows = await self.corrections.listed(job, after=after, limit=limit + 1)
+        rows = await self.corrections.list_corrections(job, after=after, limit=limit + 1)
         page, more = rows[:limit], len(rows) > limit
         data = [
             answers.MadeCorrection(

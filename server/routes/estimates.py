@@ -20,8 +20,8 @@ from starlette.responses import Response
 from estimator import EstimateRequest, Estimator, InvalidRequest, PromptTooLong, estimate_id, parse_query, parse_request
 from server.accounts.limits import day_of
 from server.clock import iso, now_ms
-from server.http.addresses import anonymous_subject
 from server.http.bodies import JSON, body_of, parse_json
+from server.http.client_addresses import anonymous_subject
 from server.http.openapi import ref
 from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import Problem

@@ -22,7 +22,7 @@ from pipeline.transcription import Transcription
 from pipeline.words import SpeakerTurn
 from server.accounts.signed import Scope
 from server.background import compute, total_bytes
-from server.http.addresses import IdleReport
+from server.http.client_addresses import IdleReport
 from server.http.headers import none_match
 from server.http.operation import Answer, Auth, Caller, Endpoint, Operation, Parameter
 from server.http.problems import Problem

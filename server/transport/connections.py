@@ -18,7 +18,7 @@ from itertools import islice
 
 from server.accounts.keys import fresh_id
 from server.config import PREFIX, Config, ConfigError, Network
-from server.http.addresses import address_key, client_address, too_many_connections
+from server.http.client_addresses import address_key, client_address, too_many_connections
 from server.http.problems import Problem, raw_answer
 from server.keyed_limits import RateTable, Tally
 from server.logs import log
@@ -166,7 +166,7 @@ class TrackedConnection:
         self._forget_idleness()
 
     def count_for(self, account: str) -> bool:
-        """See ConnectionUse in http/addresses.py."""
+        """See ConnectionUse in http/client_addresses.py."""
         if self.account == account or not self._counted:
             return True
         self._leave_account()
@@ -175,7 +175,7 @@ class TrackedConnection:
         return self.account is not None
 
     def count_forwarded(self, address: str) -> bool:
-        """See ConnectionUse in http/addresses.py."""
+        """See ConnectionUse in http/client_addresses.py."""
         if self._address is not None or self._forwarded == address or not self._counted:  # it comes through no proxy
             return True
         self._leave_forwarded()
@@ -189,7 +189,7 @@ class TrackedConnection:
             self._list_in(self._connections.idle)
 
     def await_client(self) -> None:
-        """See ConnectionUse in http/addresses.py."""
+        """See ConnectionUse in http/client_addresses.py."""
         if self.account is None and self._counted:
             self._forget_idleness()
             self._list_in(self._connections.resting)

@@ -11,8 +11,8 @@ from server.dialects.dialect import Dialect, DialectRoutes
 from server.dialects.openai.bodies import SHAPE, unknown_model
 from server.dialects.openai.files import COMMON, DIARIZED, LOGPROBS, RESPONSE_FORMATS, AudioFiles
 from server.dialects.openai.realtime import Realtime
+from server.dialects.openai.realtime_translations import RealtimeTranslations
 from server.dialects.openai.session_config import ClientSecrets
-from server.dialects.openai.translations import RealtimeTranslations
 from server.http.openapi import MAYBE_TEXT, SWITCH, TEXT, TEXTS, WHOLE, integer_in, list_of, object_of, ref
 from server.http.operation import Answer, Caller, Endpoint, Operation, Parameter, json_response
 from server.http.problems import CODES

@@ -13,7 +13,7 @@ from psycopg import errors
 from server.model.errors import StorageError
 from server.storage.postgres.connections import Connection, PostgresTransaction, translate_error
 from server.storage.sql import schema
-from server.storage.sql.takeover import take_over
+from server.storage.sql.migrate_0_1 import take_over
 
 WORDS = {
     "INTEGER PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",

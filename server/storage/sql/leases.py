@@ -58,7 +58,7 @@ QUEUE_TOPIC = "queue"
 AT_ONCE = 0  # run_after of a job without a delay; the present time would delay it if the clock were set back
 
 
-class Corrected(Exception):
+class TranscriptChanged(Exception):
     """Somebody corrected the transcript after the outcome was made of it: make it again."""
 
 
@@ -323,7 +323,7 @@ def _end_job(tx: Transaction, row: SqlRow, cause: Cause, outcome: Outcome) -> Jo
     if state is not outcome.state:
         raise ImpossibleStep(f"{cause} leads to {state}, not to {outcome.state}")
     if state is State.COMPLETED and outcome.revision != row["revision"]:
-        raise Corrected
+        raise TranscriptChanged
     duration_s = row["duration_s"] if outcome.duration_s is None else outcome.duration_s
     heard_s = duration_s if outcome.heard_s is None else outcome.heard_s
     wordless = state is State.COMPLETED and outcome.text == ""  # a recording without speech takes nothing

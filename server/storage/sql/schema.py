@@ -251,7 +251,7 @@ COLUMNS = """
 """
 
 TO_TIMELINE = COLUMNS + TIMELINE
-"""The step from the schema before, which had events and chunks. takeover.py makes timelines of them."""
+"""The step from the schema before, which had events and chunks. migrate_0_1.py makes timelines of them."""
 
 AFTER_TAKEOVER = """
     DROP TABLE chunks;

@@ -31,7 +31,7 @@ def append(tx: Transaction, job_id: str, entries: Sequence[Entry]) -> int:
 
 
 def append_where(tx: Transaction, held: str, job: dict[str, object], entries: Sequence[Entry]) -> int | None:
-    """Append *entries* as append() does, if the job has what *held* says. Returns None if it has not.
+    """Append *entries* as append() does, if the job meets the condition *held*. Returns None if it does not.
 
     *job* has the parameters of *held*, among them the job's id.
     """

@@ -13,8 +13,8 @@ from server.model.errors import DiskFull, StorageAway, StorageBusy, StorageError
 from server.model.events import Event
 from server.storage.scratch import PRIVATE_FILE
 from server.storage.sql import schema
+from server.storage.sql.migrate_0_1 import take_over
 from server.storage.sql.rows import SqlRow
-from server.storage.sql.takeover import take_over
 from server.storage.waiting import Announced, announce
 
 BUSY_S = 10.0  # how long another process may hold the write lock; far less than a lease

@@ -1,4 +1,4 @@
-"""Tests of addresses.py: the address of a client cannot be forged, and is shortened to what one client has."""
+"""Tests of client_addresses.py: the address of a client cannot be forged, and is shortened to what one client has."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.http.addresses import NOBODY, address_key, client_address
+from server.http.client_addresses import NOBODY, address_key, client_address
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 NO_PROXIES = ()

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from server.http.addresses import AddressCounters
+from server.http.client_addresses import AddressCounters
 from server.http.middleware import Compression, Origins, OuterMiddleware
 from server.http.operation import Answer, Endpoint, Handler, Operation, Resource, json_response, not_found
 from server.http.problems import Problem

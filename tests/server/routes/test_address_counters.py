@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.http.addresses import AddressCounters
+from server.http.client_addresses import AddressCounters
 from tests.waiting import eventually
 
 
@@ -44,7 +44,7 @@ async def others(address_limits: AddressCounters) -> bool:
 
 
 def test_what_is_left_out_is_summed_up(caplog, monkeypatch):
-    monkeypatch.setattr("server.http.addresses.SUMMARY_S", 0.05)
+    monkeypatch.setattr("server.http.client_addresses.SUMMARY_S", 0.05)
 
     async def flood() -> int:
         left_out = sum(not address_limits.may_log(scope()) for _ in range(2000))

@@ -1,4 +1,4 @@
-"""Tests of takeover.py: data of version 0.1, made by it, goes on in SQLite and in PostgreSQL.
+"""Tests of migrate_0_1.py: data of version 0.1, made by it, goes on in SQLite and in PostgreSQL.
 
 version_0_1/rows.sql has a data folder of that version: finished files and sessions, a file of which one part was done,
 and two sessions whose server was killed within a segment. postgres.sql has that version's tables.

@@ -150,7 +150,7 @@ def too_many_connections(whose: str) -> Problem:
 
 @dataclass(slots=True)
 class AddressCounters:
-    """Counts refusals and lines of the log by address, in memory. See server/http/addresses.py."""
+    """Counts refusals and lines of the log by address, in memory. See server/http/client_addresses.py."""
 
     refusals_per_minute: int
     trusted_proxies: Sequence[Network]
