@@ -93,7 +93,7 @@ def test_speech_is_told_from_silence_noise_and_music(detector):
 
 
 def test_a_missing_model_is_named_with_what_to_do():
-    with pytest.raises(ModelUnavailable, match="install silero-vad"):
+    with pytest.raises(ModelUnavailable, match="Install silero-vad"):
         model_path("silero_vad_of_another_age.onnx")
 
 
